@@ -1,0 +1,23 @@
+# Two commands: `make study` runs the embedded study, `make test` runs the tests. Both set .venv up first.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: study test benchmark clean
+
+study: $(INSTALLED)
+	$(BIN)/python -m study.run splade_k_search
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest
+
+benchmark: $(INSTALLED)
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[test]"
+	touch $@
+
+clean:
+	rm -rf .venv

@@ -1,0 +1,152 @@
+"""The study's journal: every event and every logged step, in order, once, on disk.
+
+The ledger actor appends; tracking replays it into MLflow from where it left off, and the report reads
+its curves from it. A line is one JSON object with a key `op`:
+
+    {"op": "study", "params": {...}, "tags": {...}, "time": ms}
+    {"op": "trial", "trial": n, "params": {...}, "tags": {...}, "time": ms}
+    {"op": "replicate", "trial": n, "replicate": r, "seed": s, "time": ms}
+    {"op": "metrics", "trial": n, "replicate": r, "records": [{"step": s, "time": ms, "metrics": {...}}]}
+    {"op": "values", "trial": n | null, "replicate": r | null, "values": {...}, "step": s, "time": ms}
+    {"op": "end", "trial": n | null, "replicate": r | null, "status": "FINISHED" | "KILLED" | "FAILED",
+     "tags": {...}, "time": ms}
+    {"op": "artifact", "path": absolute path, "artifact_path": name, "time": ms}
+
+`trial: null` is the study (MLflow's parent run), `replicate: null` the trial as a whole. `trial` and
+`study` may come again after an interruption: they reopen the same run. Non-finite metrics are written
+as the strings "nan", "inf" and "-inf", so that every line is standard JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+
+class Journal:
+    """Append-only JSON lines with the high-water mark of each replicate. One process writes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._marks: dict[tuple[int, int], int] = {}
+        self._times: dict[int, int] = {}
+        self._ended: set[tuple[int | None, int | None]] = set()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._end = self._drop_partial_line()
+        for _, entry in self.read():
+            self._note(entry)
+        self._file = path.open("ab", buffering=0)
+
+    def high_water(self, trial: int, replicate: int) -> int:
+        """The newest step in the journal, -1 before the first."""
+        return self._marks.get((trial, replicate), -1)
+
+    def last_time(self, trial: int) -> int | None:
+        """When the newest record of the trial was made, in milliseconds since the epoch."""
+        return self._times.get(trial)
+
+    def ended(self, trial: int | None, replicate: int | None = None) -> bool:
+        """Whether the run has an `end` that nothing reopened."""
+        return (trial, replicate) in self._ended
+
+    def append(self, *entries: dict[str, Any]) -> None:
+        """Write the entries and put them on disk before returning; after an OSError none of them is there."""
+        lines = [
+            json.dumps(_encode(entry), separators=(",", ":"), allow_nan=False) + "\n" for entry in entries
+        ]
+        data = "".join(lines).encode()
+        try:
+            written = 0
+            while written < len(data):
+                written += self._file.write(data[written:])
+            os.fsync(self._file.fileno())
+        except OSError:
+            # Half an entry would spoil the next one, a whole one would be there twice after a second try.
+            self._file.truncate(self._end)
+            raise
+        self._end += len(data)
+        for entry in entries:
+            self._note(entry)
+
+    def append_records(
+        self, trial: int, replicate: int, records: Iterable[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Append the records above the high-water mark, and return those."""
+        mark = self.high_water(trial, replicate)
+        fresh = [record for record in records if record["step"] > mark]
+        if fresh:
+            self.append({"op": "metrics", "trial": trial, "replicate": replicate, "records": fresh})
+        return fresh
+
+    def read(self, offset: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
+        """What was appended from byte `offset` on, each entry with the offset just behind it."""
+        if offset >= self._end:
+            return
+        with self.path.open("rb") as file:
+            file.seek(offset)
+            while offset < self._end:
+                line = file.readline()
+                offset += len(line)
+                yield offset, _decode(json.loads(line))
+
+    def pending(self, offset: int) -> int:
+        """How many entries there are from byte `offset` on."""
+        if offset >= self._end:
+            return 0
+        with self.path.open("rb") as file:
+            file.seek(offset)
+            return file.read(self._end - offset).count(b"\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _note(self, entry: dict[str, Any]) -> None:
+        match entry["op"]:
+            case "metrics" if entry["records"]:
+                key = (entry["trial"], entry["replicate"])
+                self._marks[key] = max(self.high_water(*key), *(r["step"] for r in entry["records"]))
+                self._times[entry["trial"]] = max(r["time"] for r in entry["records"])
+            case "end":
+                self._ended.add((entry["trial"], entry["replicate"]))
+            case "study" | "trial" | "replicate":
+                self._ended.discard((entry.get("trial"), entry.get("replicate")))
+
+    def _drop_partial_line(self) -> int:
+        """A kill in the middle of a write leaves half a line, promised to nobody. Returns the size without it."""
+        if not self.path.exists():
+            return 0
+        with self.path.open("r+b") as file:
+            data = file.read()
+            end = data.rfind(b"\n") + 1
+            if end != len(data):
+                file.truncate(end)
+        return end
+
+
+_NAMES = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, dict):
+        return {key: _encode(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_encode(item) for item in value]
+    return value
+
+
+def _decode(entry: dict[str, Any]) -> dict[str, Any]:
+    for record in entry.get("records", ()):
+        record["metrics"] = {
+            k: _NAMES.get(v, v) if isinstance(v, str) else v for k, v in record["metrics"].items()
+        }
+    if "values" in entry:
+        entry["values"] = {
+            k: _NAMES.get(v, v) if isinstance(v, str) else v for k, v in entry["values"].items()
+        }
+    return entry

@@ -1,0 +1,756 @@
+"""The ledger: which trials exist, what became of them, what to do next. The one source of truth.
+
+Optuna's storage holds it; this module is the only one that imports optuna. One Ray actor owns it
+(`study/executor.py` starts it), but nothing here knows Ray. A trial is handed out by `ask`, taken over
+by a gang with `begin`, followed through `report`, and ended by `finish`. Every event is on disk before
+the call returns, so that a kill at any moment loses nothing that anyone was told.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.trial import TrialState
+
+from study.journal import Journal
+from study.lock import Lock
+from study.spec import Pruner, Study
+from study.tracking import Tracker
+from trainables import overrides
+from trainables.checkpoints import write_text
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1
+"""Version of what this module stores; a ledger with a higher one is refused."""
+
+FINAL = ("complete", "pruned", "collapsed", "failed")
+STATUS = {"complete": "FINISHED", "pruned": "KILLED", "collapsed": "KILLED", "failed": "FAILED"}
+"""How a trial ended -> status of its MLflow run."""
+
+
+@dataclass
+class Row:
+    """What the ledger knows about one trial besides what Optuna keeps; stored as one JSON attribute."""
+
+    number: int
+    planned_steps: int
+    params: dict[str, Any] = field(default_factory=dict)
+    state: str = "running"
+    reason: str | None = None
+    stop: str | None = None
+    """Why the running trial was told to stop for good; a resumed one is told again."""
+    values: dict[str, float] = field(default_factory=dict)
+    replicates: list[dict[str, Any]] = field(default_factory=list)
+    """Finished replicates: seed, values, steps, state."""
+    step: int = 0
+    """Newest step of the replicate in progress."""
+    attempts: int = 0
+    launched: float | None = None
+    """When the gang of the current attempt was asked for, seconds since the epoch."""
+    used: float = 0.0
+    """Worker-seconds that gangs of earlier attempts were held."""
+    trained: float = 0.0
+    """Worker-seconds inside the loop."""
+    saved: float = 0.0
+    """Worker-seconds that ending early did not spend, at the trial's own pace."""
+    checkpoint: str | None = None
+    retry_of: int | None = None
+    latest: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> int:
+        return sum(r["steps"] for r in self.replicates) + self.step
+
+
+class Refused(ValueError):
+    """The ledger cannot serve this request; the message says what to do."""
+
+
+class Ledger:
+    """One study's ledger. Not thread-safe: its actor serves one call at a time."""
+
+    def __init__(
+        self,
+        name: str,
+        profile: str,
+        study: Study,
+        storage: Path,
+        url: str | None = None,
+        tracking_uri: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        retry_failed: bool = False,
+    ) -> None:
+        """Open or create the ledger, end what a kill left half-ended, and find what was interrupted.
+
+        `tracking_uri` None keeps the study out of MLflow. Raises `Refused`, or `study.lock.Held` while
+        another ledger of this storage is alive.
+        """
+        self.name, self.profile, self.spec, self.storage = name, profile, study, storage
+        self.tags = dict(tags or {})
+        # A SIGKILLed study leaves its actor alive for a moment.
+        self._lock = Lock(storage / "ledger.lock", wait_s=20.0)
+        self._study = open_study(url or default_url(storage), name, study)
+        self.id: str = self._study.user_attrs["id"]
+        self.journal = Journal(storage / "journal.jsonl")
+        self._tracker = (
+            Tracker(self.journal, storage / "tracking.json", tracking_uri, name, self.id) if tracking_uri else None
+        )
+        self._started = time.time()
+        self._elapsed_before: float = self._study.user_attrs.get("elapsed", 0.0)
+        self._halt: str | None = None
+        self._live: set[int] = set()
+        self._baselines: dict[str, dict[str, float]] = self._study.user_attrs.get("baselines", {})
+        self._facts: dict[str, str] = self._study.user_attrs.get("facts", {})
+        self._rows = {t.number: self._load_row(t) for t in self._trials()}
+        self._journal_study()
+        self._recover()
+        if retry_failed:
+            self._enqueue_failed()
+        self.status = "running"
+        self._write_summary()
+        if self._tracker:
+            self._tracker.start()
+
+    # --- handing out -----------------------------------------------------------------------------
+
+    def ask(self) -> int | None:
+        """Number of the next trial to run: an interrupted one first, then a new one; None for no more."""
+        if self._halt or self._spent() or self._hopeless():
+            return None
+        waiting = [row.number for row in self._rows.values() if row.state not in FINAL and row.number not in self._live]
+        if waiting:
+            number = min(waiting)
+            trial = optuna.Trial(self._study, self._trial_id(number))
+        else:
+            counted = sum(not self._retried(row) for row in self._rows.values())
+            retries = any(t.state == TrialState.WAITING for t in self._study.get_trials(deepcopy=False))
+            if counted >= self.spec.budget.trials and not retries:
+                return None
+            trial = self._study.ask()
+            number = trial.number
+        if number not in self._rows or not self._rows[number].params:
+            self._suggest(trial)
+        row = self._rows[number]
+        row.launched = time.time()
+        self._live.add(number)
+        self._store(row)
+        self.journal.append(
+            {
+                "op": "trial", "trial": number, "replicates": self.spec.replicates, "time": _now(),
+                "params": _flat(self._config(row).model_dump(exclude={"cache"})) | {"seed": self.spec.seed},
+                "tags": self.tags | {"study.id": self.id, "study.name": self.name, "study.profile": self.profile},
+            }
+        )  # fmt: skip
+        self._changed()
+        return number
+
+    def _suggest(self, trial: optuna.Trial) -> None:
+        """Sample the trial's parameters; a trial that was killed half-way gets the values it would have had."""
+        self.spec.space(trial)
+        frozen = self._frozen(trial.number)
+        row = self._rows.setdefault(trial.number, Row(trial.number, 0))
+        row.params = dict(frozen.params)
+        row.retry_of = frozen.user_attrs.get("retry_of")
+        row.planned_steps = self._config(row).steps * self.spec.replicates
+
+    def begin(self, number: int) -> dict[str, Any]:
+        """A gang takes the trial over: its config, seeds and folder, under a new attempt number.
+
+        Reports of lower attempts are refused from now on. A trial that has already ended in the
+        ledger comes back with `"state"` set: there is nothing to run.
+        """
+        row = self._rows[number]
+        row.attempts += 1
+        row.step = 0
+        self._store(row)
+        self._changed()
+        return {
+            "trainer": self.spec.trainer,
+            "config": self._config(row).model_dump(),
+            "attempt": row.attempts,
+            "seeds": [self.spec.seed + r for r in range(self.spec.replicates)],
+            "folder": str(self._folder(number)),
+            "state": row.state if row.state in FINAL else None,
+        }
+
+    # --- following -------------------------------------------------------------------------------
+
+    def describe(self, number: int, attempt: int, replicate: int, facts: dict[str, Any]) -> None:
+        """Facts about a replicate, such as the identity of its data, as tags of its run."""
+        row = self._rows[number]
+        if attempt != row.attempts:
+            return
+        seed = self.spec.seed + replicate
+        tags = {key: str(value) for key, value in facts.items()}
+        self.journal.append(
+            {"op": "replicate", "trial": number, "replicate": replicate, "seed": seed, "tags": tags, "time": _now()}
+        )
+        self._wake()
+
+    def report(self, number: int, attempt: int, replicate: int, records: list[dict[str, Any]]) -> str | None:
+        """Store records of one replicate and answer with a reason to stop, or None."""
+        row = self._rows[number]
+        if attempt != row.attempts or row.state in FINAL:
+            return f"superseded by attempt {row.attempts}"
+        for record in self.journal.append_records(number, replicate, records):
+            row.step = record["step"]
+            row.latest |= {k: v for k, v in record["metrics"].items() if k == "train.loss" or "." not in k}
+            self._consider(row, replicate, record)
+        if records:
+            row.step = max(row.step, records[-1]["step"])
+            self._wake()
+        if self._spent():
+            self._halt = self._halt or "budget spent"
+        return row.stop or self._halt
+
+    def _consider(self, row: Row, replicate: int, record: dict[str, Any]) -> None:
+        """Tell Optuna an intermediate value, and let its pruner decide; the first replicate speaks for all."""
+        objective = self.spec.objectives[0]
+        value = record["metrics"].get(objective.name)
+        if value is None:
+            return
+        row.checkpoint = self._newest_checkpoint(row.number)
+        if len(self.spec.objectives) == 1 and replicate == 0 and math.isfinite(value):
+            trial = optuna.Trial(self._study, self._trial_id(row.number))
+            trial.report(value, record["step"])
+            last = record["step"] >= self._config(row).steps
+            if not last and record["step"] > 0 and trial.should_prune():
+                row.stop = (
+                    f"pruned at step {record['step']}: {objective.name} {value:.4g} lags behind the other trials"
+                )
+        self._store(row)
+        self._changed()
+
+    # --- ending ----------------------------------------------------------------------------------
+
+    def replicate_ended(self, number: int, attempt: int, replicate: int, outcome: dict[str, Any]) -> bool:
+        """Record how a replicate ended; True if the gang should go on with the next one."""
+        row = self._rows[number]
+        if attempt != row.attempts or row.state in FINAL:
+            return False
+        workers = self.spec.resources.workers
+        row.step = 0
+        if len(row.replicates) == replicate:
+            row.trained += outcome["seconds"] * workers
+            row.replicates.append(
+                {
+                    "seed": self.spec.seed + replicate, "values": outcome["values"], "steps": outcome["step"],
+                    "state": outcome["state"], "reason": outcome["reason"], "pace": outcome["seconds_per_step"],
+                }
+            )  # fmt: skip
+        self._store(row)
+        if self.spec.replicates > 1:
+            self._journal_end(row.number, replicate, outcome["state"], outcome["reason"], outcome["values"])
+        self._changed()
+        return outcome["state"] == "complete" and replicate + 1 < self.spec.replicates and not self._halt
+
+    def finish(self, number: int, attempt: int, outcome: dict[str, Any] | None, error: str | None = None) -> str:
+        """The gang is done: end the trial by what its replicates show; returns the trial's state.
+
+        `outcome` is that of the last replicate, or None with `error`, the message of an exception. A
+        trial that was only told to stop for now stays open and is handed out again by a later launch.
+        """
+        row = self._rows[number]
+        if row.state in FINAL or attempt != row.attempts:
+            return row.state
+        self._settle_time(row)
+        self._live.discard(number)
+        pace = outcome["seconds_per_step"] if outcome else 0.0
+        if error is not None:
+            row.state, row.reason = "failed", error
+        elif outcome is None or (outcome["state"] == "stopped" and row.stop is None):
+            row.reason = (outcome or {}).get("reason") or self._halt
+            row.step = outcome["step"] if outcome else 0
+            row.checkpoint = self._newest_checkpoint(number)
+            self._store(row)
+            self._changed()
+            return "interrupted"
+        elif outcome["state"] == "stopped":
+            row.state, row.reason = "pruned", row.stop
+            row.step, row.values = outcome["step"], outcome["values"]
+            row.trained += outcome["seconds"] * self.spec.resources.workers
+        elif outcome["state"] == "collapsed":
+            row.state, row.reason, row.values = "collapsed", outcome["reason"], outcome["values"]
+        else:
+            row.values = _mean([r["values"] for r in row.replicates])
+            missing = [o.name for o in self.spec.objectives if not math.isfinite(row.values.get(o.name, math.nan))]
+            row.state, row.reason = ("failed", f"{missing[0]} is not finite") if missing else ("complete", None)
+        row.checkpoint = self._newest_checkpoint(number)
+        row.saved = max(0, row.planned_steps - row.steps) * pace * self.spec.resources.workers
+        self._store(row)
+        self._end(row)
+        self._changed()
+        return row.state
+
+    def abandon(self, number: int, error: str) -> str:
+        """The engine lost the trial: its gang could not be started or kept. Ends it as failed."""
+        row = self._rows[number]
+        if number not in self._live:
+            return row.state
+        if self._halt:
+            self._live.discard(number)
+            self._changed()
+            return "interrupted"
+        return self.finish(number, row.attempts, None, error)
+
+    def _end(self, row: Row) -> None:
+        """Close the trial in the journal and in Optuna; each step is skipped if it is already done."""
+        self._journal_end(row.number, None, row.state, row.reason, row.values)
+        trial = optuna.Trial(self._study, self._trial_id(row.number))
+        if self._frozen(row.number).state.is_finished():
+            return
+        if row.state in ("complete", "collapsed", "pruned"):
+            trial.set_constraint("collapse", 1.0 if row.state == "collapsed" else -1.0)
+        if row.state == "complete":
+            self._study.tell(trial, [row.values[o.name] for o in self.spec.objectives])
+        else:
+            self._study.tell(trial, state=TrialState.FAIL if row.state == "failed" else TrialState.PRUNED)
+
+    def _journal_end(
+        self, trial: int | None, replicate: int | None, state: str, reason: str | None, values: dict[str, float]
+    ) -> None:
+        if self.journal.ended(trial, replicate):
+            return
+        row = self._rows.get(trial) if trial is not None else None
+        tags = {"state": state}
+        entries: list[dict[str, Any]] = []
+        if reason:
+            tags["stop.reason"] = reason
+        values = dict(values)
+        if row is not None and replicate is None:
+            values |= {"worker_seconds.used": row.used, "worker_seconds.saved": row.saved, "steps": row.steps}
+            tags["attempts"] = str(row.attempts)
+        if values:
+            step = row.steps if row is not None else 0
+            entries.append({"op": "values", "trial": trial, "replicate": replicate, "values": values, "step": step,
+                            "time": _now()})  # fmt: skip
+        entries.append({"op": "end", "trial": trial, "replicate": replicate, "status": STATUS.get(state, "KILLED"),
+                        "tags": tags, "time": _now()})  # fmt: skip
+        self.journal.append(*entries)
+        self._wake()
+
+    # --- the study as a whole --------------------------------------------------------------------
+
+    def prepared(self, facts: dict[str, str], baselines: dict[str, dict[str, float]]) -> None:
+        """What reading the inputs brought: identities of the data, figures of untrained methods."""
+        self._facts, self._baselines = facts, baselines
+        self._study.set_user_attr("facts", facts)
+        self._study.set_user_attr("baselines", baselines)
+        values = {f"{name}.{metric}": value for name, found in baselines.items() for metric, value in found.items()}
+        self.journal.append({"op": "study", "params": {}, "tags": facts, "time": _now()})
+        if values:
+            self.journal.append(
+                {"op": "values", "trial": None, "replicate": None, "values": values, "step": 0, "time": _now()}
+            )
+        self._changed()
+
+    def halt(self, reason: str) -> None:
+        """Ask every running trial to stop at its next step, and hand out no more."""
+        self._halt = self._halt or reason
+
+    def conclude(self) -> dict[str, Any]:
+        """The engine has come to rest: set the study's status, and return the summary."""
+        for number in sorted(self._live):
+            self._settle_time(self._rows[number])
+            self._store(self._rows[number])
+        self._live.clear()
+        states = [row.state for row in self._rows.values() if not self._retried(row)]
+        if self._halt and self._halt != "budget spent":
+            self.status = "interrupted"
+        elif "failed" in states and "complete" not in states:
+            self.status = "failed"
+        else:
+            self.status = "finished"
+        self._study.set_user_attr("elapsed", self._elapsed())
+        best = self.best()
+        if best:
+            row = self._rows[best[0]]
+            values = {f"best.{name}": value for name, value in row.values.items()} | {"best.trial": best[0]}
+            self.journal.append(
+                {"op": "values", "trial": None, "replicate": None, "values": values, "step": len(self._rows),
+                 "time": _now()}
+            )  # fmt: skip
+        return self._write_summary()
+
+    def close(self, artifacts: list[tuple[str, str]], timeout_s: float) -> bool:
+        """Log (path, artifact path) pairs on the parent run, end it, and wait for MLflow to have it all.
+
+        False if MLflow does not have everything: the rest is sent by the next launch.
+        """
+        for path, place in artifacts:
+            self.journal.append({"op": "artifact", "path": path, "artifact_path": place, "time": _now()})
+        state = {"finished": "complete", "failed": "failed"}.get(self.status, "interrupted")
+        self._journal_end(None, None, state, self._halt, {})
+        done = self._tracker.close(timeout_s) if self._tracker else True
+        self._write_summary()
+        self.journal.close()
+        self._lock.release()
+        return done
+
+    def best(self) -> list[int]:
+        """The best complete trial, or the Pareto front where there are several objectives."""
+        if not any(row.state == "complete" for row in self._rows.values()):
+            return []
+        return sorted(t.number for t in self._study.best_trials)[: None if len(self.spec.objectives) > 1 else 1]
+
+    def summary(self) -> dict[str, Any]:
+        """The study as `summary.json` shows it."""
+        rows = [self._rows[number] for number in sorted(self._rows)]
+        tracking = self._tracker.snapshot() if self._tracker else {}
+        runs = tracking.get("runs", {})
+        used = {row.number: row.used + self._held(row) for row in rows}
+        return {
+            "study": self.name,
+            "profile": self.profile,
+            "status": self.status,
+            "question": self.spec.question,
+            "parameter": self.spec.parameter,
+            "objectives": [o.model_dump() for o in self.spec.objectives],
+            "best": self.best(),
+            "planned_trials": self.spec.budget.trials,
+            "trials": [
+                {
+                    "number": row.number,
+                    "state": row.state if row.state in FINAL or row.number in self._live else "interrupted",
+                    "reason": row.reason,
+                    "params": row.params,
+                    "values": row.values,
+                    "replicates": [{"seed": r["seed"], "values": r["values"]} for r in row.replicates],
+                    "steps": row.steps,
+                    "planned_steps": row.planned_steps,
+                    "worker_seconds": round(used[row.number], 3),
+                    "saved_worker_seconds": round(row.saved, 3),
+                    "attempts": row.attempts,
+                    "mlflow_run_id": runs.get(row.number),
+                    "checkpoint": row.checkpoint,
+                    "retry_of": row.retry_of,
+                    "latest": row.latest,
+                }
+                for row in rows
+            ],
+            "worker_seconds": {
+                "used": round(sum(used.values()), 3),
+                "saved": round(sum(row.saved for row in rows), 3),
+                "overhead": round(sum(max(0.0, row.used - row.trained) for row in rows if row.state in FINAL), 3),
+            },
+            "wall_seconds": round(self._elapsed(), 3),
+            "baselines": self._baselines,
+            "dataset": self._facts,
+            "mlflow": {key: tracking.get(key) for key in ("tracking_uri", "experiment", "parent_run_id")},
+            "updated": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        """End the trials whose end a kill cut short, and account for the time of those it interrupted."""
+        for row in self._rows.values():
+            if row.state in FINAL:
+                if not self._frozen(row.number).state.is_finished() or not self.journal.ended(row.number):
+                    self._end(row)
+            elif row.launched is not None:
+                last = self.journal.last_time(row.number)
+                if last is not None:
+                    row.used += max(0.0, last / 1000 - row.launched) * self.spec.resources.workers
+                row.launched = None
+                self._store(row)
+
+    def _enqueue_failed(self) -> None:
+        """Put the parameters of failed trials back in the queue; the failed ones stay on record."""
+        for row in list(self._rows.values()):
+            if row.state == "failed" and not self._retried(row):
+                self._study.enqueue_trial(row.params, user_attrs={"retry_of": row.number})
+
+    def _retried(self, row: Row) -> bool:
+        return row.state == "failed" and any(
+            t.user_attrs.get("retry_of") == row.number for t in self._study.get_trials(deepcopy=False)
+        )
+
+    def _spent(self) -> bool:
+        budget = self.spec.budget
+        if budget.wall_clock_s is not None and self._elapsed() >= budget.wall_clock_s:
+            return True
+        used = sum(row.used + self._held(row) for row in self._rows.values())
+        return budget.worker_hours is not None and used >= budget.worker_hours * 3600
+
+    def _hopeless(self) -> bool:
+        """Three failed trials before anything else ended: the fault is not in the parameters."""
+        ended = [row.state for row in self._rows.values() if row.state in FINAL and not self._retried(row)]
+        return len(ended) >= 3 and set(ended) == {"failed"}
+
+    def _elapsed(self) -> float:
+        return self._elapsed_before + time.time() - self._started
+
+    def _held(self, row: Row) -> float:
+        live = row.number in self._live and row.launched is not None
+        return (time.time() - row.launched) * self.spec.resources.workers if live and row.launched else 0.0
+
+    def _settle_time(self, row: Row) -> None:
+        row.used += self._held(row)
+        row.launched = None
+
+    def _config(self, row: Row):
+        return overrides.apply(self.spec.config, row.params | {"cache": str(self.storage / "cache")})
+
+    def _folder(self, number: int) -> Path:
+        return self.storage / "trials" / f"{number:04d}"
+
+    def _newest_checkpoint(self, number: int) -> str | None:
+        folders = [*self._folder(number).glob("replicate-*/model"), *self._folder(number).glob("replicate-*/step-*")]
+        return str(max(folders, key=lambda path: (path.parent.name, path.name != "model", path.name))) if folders else None
+
+    def _trials(self) -> list[optuna.trial.FrozenTrial]:
+        return [t for t in self._study.get_trials(deepcopy=False) if t.state != TrialState.WAITING]
+
+    def _frozen(self, number: int) -> optuna.trial.FrozenTrial:
+        return self._study.get_trials(deepcopy=False)[number]
+
+    def _trial_id(self, number: int) -> int:
+        return self._frozen(number)._trial_id
+
+    def _load_row(self, trial: optuna.trial.FrozenTrial) -> Row:
+        stored = trial.user_attrs.get("row")
+        # A trial without a row was killed between its creation and its last parameter.
+        return Row(**stored) if stored else Row(trial.number, 0)
+
+    def _store(self, row: Row) -> None:
+        optuna.Trial(self._study, self._trial_id(row.number)).set_user_attr("row", _finite(asdict(row)))
+
+    def _journal_study(self) -> None:
+        config = _flat(self.spec.config.model_dump(exclude={"cache"}))
+        params = config | {"sampler": self.spec.sampler, "replicates": self.spec.replicates, "seed": self.spec.seed}
+        tags = self.tags | {"study.id": self.id, "study.name": self.name, "study.profile": self.profile}
+        self.journal.append({"op": "study", "params": params, "tags": tags, "time": _now()})
+
+    def _changed(self) -> None:
+        self._write_summary()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._tracker:
+            self._tracker.wake()
+
+    def _write_summary(self) -> dict[str, Any]:
+        summary = self.summary()
+        write_text(self.storage / "summary.json", json.dumps(_finite(summary), indent=2))
+        return summary
+
+
+# --- opening ---------------------------------------------------------------------------------------
+
+
+def default_url(storage: Path) -> str:
+    return f"sqlite:///{storage.resolve() / 'ledger.db'}"
+
+
+def open_study(url: str, name: str, spec: Study) -> optuna.Study:
+    """Create the Optuna study or open the one there is, after checking that it is the same study."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(
+        storage=url,
+        study_name=name,
+        directions=[o.direction for o in spec.objectives],
+        sampler=_Sampler(spec),
+        pruner=_pruner(spec.pruner, spec.config.steps),
+        load_if_exists=True,
+    )
+    wanted = definition(spec)
+    if "id" not in study.user_attrs:
+        study.set_user_attr("format", FORMAT)
+        study.set_user_attr("definition", wanted)
+        study.set_user_attr("id", f"{name}-{uuid.uuid4().hex[:12]}")
+    check_same(study.user_attrs, wanted, name)
+    return study
+
+
+def check_same(attributes: Mapping[str, Any], wanted: dict[str, Any], name: str) -> None:
+    """Raise `Refused` unless the stored study has this format and definition."""
+    if attributes.get("format", 0) > FORMAT:
+        raise Refused(
+            f"the ledger of {name} has format {attributes['format']}, this version reads {FORMAT}: "
+            "use the newer version it was written with, or --fresh"
+        )
+    stored = attributes["definition"]
+    different = sorted(key for key in stored.keys() | wanted.keys() if stored.get(key) != wanted.get(key))
+    if different:
+        shown = "; ".join(f"{key} was {stored.get(key)!r}, now {wanted.get(key)!r}" for key in different[:5])
+        more = f" and {len(different) - 5} more" if len(different) > 5 else ""
+        raise Refused(f"the study {name} was begun differently: {shown}{more}. Undo the change, or begin anew with --fresh")
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a launch would find in the ledger."""
+
+    states: dict[str, int]
+    """State -> number of trials."""
+    interrupted: list[int]
+    new: int
+    """Trials that the budget still has room for."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing left to run."""
+        return not self.interrupted and not self.new
+
+
+def outlook(study: optuna.Study | None, spec: Study) -> Outlook:
+    """What is done and what is left; None is a study that was never begun. Changes nothing."""
+    trials = study.get_trials(deepcopy=False) if study is not None else []
+    retried = {t.user_attrs["retry_of"] for t in trials if "retry_of" in t.user_attrs}
+    states: dict[str, int] = {}
+    for found in trials:
+        state = found.user_attrs.get("row", {}).get("state", "running")
+        state = state if state in FINAL else "interrupted"
+        states[state] = states.get(state, 0) + (found.number not in retried)
+    interrupted = [t.number for t in trials if not t.state.is_finished()]
+    return Outlook(states, interrupted, max(0, spec.budget.trials - sum(states.values())))
+
+
+def existing_study(url: str, name: str, spec: Study) -> optuna.Study | None:
+    """The stored study, checked to be the same one, or None; creates nothing."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
+        return None
+    try:
+        study = optuna.load_study(study_name=name, storage=url)
+    except KeyError:
+        return None
+    check_same(study.user_attrs, definition(spec), name)
+    return study
+
+
+def definition(spec: Study) -> dict[str, Any]:
+    """What must not change while a study is carried on, as flat JSON values."""
+    tree = spec.model_dump(mode="json", exclude={"question", "parameter", "budget", "resources"})
+    tree["config"].pop("cache")
+    tree["space"] = {name: distribution_to_json(found) for name, found in explore(spec).items()}
+    return _flat(tree)
+
+
+def explore(spec: Study) -> dict[str, BaseDistribution]:
+    """Parameters that the space suggests, found by sampling it; checks their names and ranges.
+
+    Raises ValueError for a name that the config lacks and for a point outside the space.
+    """
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        probe = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+        found: dict[str, BaseDistribution] = {}
+        known = overrides.keys(spec.config)
+        for _ in range(20):
+            trial = probe.ask()
+            try:
+                spec.space(trial)
+            except Exception as error:
+                raise ValueError(f"the search space raises {type(error).__name__}: {error}") from error
+            found |= trial.distributions
+            for name in trial.distributions:
+                if name not in known:
+                    raise ValueError(f"the search space suggests an {overrides.unknown_key(name, known)}")
+            overrides.apply(spec.config, trial.params)
+        for point in spec.points:
+            for name, value in point.items():
+                if name not in found or not found[name]._contains(found[name].to_internal_repr(value)):
+                    raise ValueError(f"point {point}: {name}={value!r} is not in the search space")
+        return found
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+
+
+class _Sampler(optuna.samplers.BaseSampler):
+    """Samples as the study's sampler does, with a random stream that depends on (seed, trial, parameter) only.
+
+    So the sequence of trials is a function of the seed and of what was told, not of how often the
+    process was started; and a trial that was killed between two parameters gets the second as if
+    nothing had happened. The first trials take the study's points.
+    """
+
+    def __init__(self, spec: Study) -> None:
+        self._spec = spec
+
+    def _inner(self, trial: optuna.trial.FrozenTrial, what: str) -> optuna.samplers.BaseSampler:
+        digest = hashlib.sha256(f"{self._spec.seed}/{trial.number}/{what}".encode()).digest()
+        seed = int.from_bytes(digest[:4], "little")
+        if self._spec.sampler == "random":
+            return optuna.samplers.RandomSampler(seed=seed)
+        return optuna.samplers.TPESampler(seed=seed)
+
+    def _point(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> dict[str, Any]:
+        # Retries of failed trials stand between the points and take none of them.
+        earlier = [t for t in study.get_trials(deepcopy=False) if t.number <= trial.number]
+        index = trial.number - sum("retry_of" in t.user_attrs for t in earlier)
+        return self._spec.points[index] if 0 <= index < len(self._spec.points) else {}
+
+    def infer_relative_search_space(self, study, trial):
+        return {} if self._point(study, trial) else self._inner(trial, "").infer_relative_search_space(study, trial)
+
+    def sample_relative(self, study, trial, search_space):
+        return self._inner(trial, "").sample_relative(study, trial, search_space) if search_space else {}
+
+    def sample_independent(self, study, trial, param_name, param_distribution):
+        point = self._point(study, trial)
+        if param_name in point:
+            return point[param_name]
+        return self._inner(trial, param_name).sample_independent(study, trial, param_name, param_distribution)
+
+
+def _pruner(pruner: Pruner, steps: int) -> optuna.pruners.BasePruner:
+    match pruner.kind:
+        case "none":
+            return optuna.pruners.NopPruner()
+        case "median":
+            return optuna.pruners.MedianPruner(pruner.startup_trials, pruner.first_step)
+        case "successive_halving":
+            return optuna.pruners.SuccessiveHalvingPruner(
+                min_resource=pruner.first_step, reduction_factor=pruner.reduction_factor
+            )
+        case "hyperband":
+            return optuna.pruners.HyperbandPruner(
+                min_resource=pruner.first_step, max_resource=steps, reduction_factor=pruner.reduction_factor
+            )
+
+
+def _mean(values: list[dict[str, float]]) -> dict[str, float]:
+    """Metric-wise mean over the replicates that report the metric."""
+    names = {name: None for found in values for name in found}
+    return {name: math.fsum(v[name] for v in values if name in v) / sum(name in v for v in values) for name in names}
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN: non-finite numbers become null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

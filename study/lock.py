@@ -1,0 +1,49 @@
+"""One process per study: a lock that names its holder and dies with it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from pathlib import Path
+
+
+class Held(RuntimeError):
+    """Another process works on this study."""
+
+
+class Lock:
+    """An exclusive `flock` on `path`, held until `release` or the end of the process."""
+
+    def __init__(self, path: Path, wait_s: float = 0.0) -> None:
+        """Raise `Held`, naming the holder, if the lock is not free within `wait_s` seconds."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("a+")
+        deadline = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise Held(self._holder(path)) from None
+                time.sleep(0.1)
+        self._file.seek(0)
+        self._file.truncate()
+        started = time.strftime("%Y-%m-%d %H:%M:%S")
+        json.dump({"pid": os.getpid(), "host": socket.gethostname(), "since": started}, self._file)
+        self._file.flush()
+
+    def release(self) -> None:
+        self._file.close()
+
+    def _holder(self, path: Path) -> str:
+        self._file.seek(0)
+        try:
+            holder = json.load(self._file)
+            who = f"process {holder['pid']} on {holder['host']} since {holder['since']}"
+        except (ValueError, KeyError):
+            who = "another process"
+        return f"{path.parent} is in use by {who}; wait for it or stop it with Ctrl-C"

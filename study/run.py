@@ -1,0 +1,344 @@
+"""Run a study, or carry it on: `python -m study.run NAME`.
+
+Exit codes: 0 finished, 1 the study failed, 2 the request is wrong, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any, TextIO
+
+from study import ledger, provenance, spec
+from study.display import Display, final_text
+from study.lock import Held, Lock
+from study.tracking_uri import check_uri
+from trainables import overrides
+
+FINISHED, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+POLL_S = 0.4
+MLFLOW_WAIT_S = 60.0
+"""How long the end of a study waits for the tracking store; what is left is sent by the next launch."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line; `study.submit` takes the same arguments."""
+    parser = argparse.ArgumentParser(
+        prog="python -m study.run",
+        description="Run a study, or carry on one that was interrupted: the same command does both.",
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a study of search_spaces/, or the path of a .py file")
+    parser.add_argument("--list", action="store_true", help="list the studies and their profiles")
+    parser.add_argument("--profile", help="variant of the study (default: embedded)")
+    parser.add_argument("--trials", type=int, metavar="N", help="number of trials in all")
+    parser.add_argument("--concurrency", type=int, metavar="N", help="trials at a time")
+    parser.add_argument("--workers-per-trial", type=int, metavar="N", help="workers in the gang of a trial")
+    parser.add_argument("--storage", type=Path, metavar="DIR", help="folder of the study (default: studies/NAME)")
+    parser.add_argument("--ledger", metavar="URL", help="Optuna storage (default: SQLite in the storage folder)")
+    parser.add_argument(
+        "--tracking-uri", metavar="URI", help="MLflow (default: $MLFLOW_TRACKING_URI, else sqlite:///studies/mlflow.db)"
+    )
+    parser.add_argument("--address", metavar="ADDR", help="Ray cluster (default: one on this machine)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a config value")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of the sampler and of the first replicate")
+    parser.add_argument("--fresh", action="store_true", help="begin anew and keep the old study beside it")
+    parser.add_argument("--retry-failed", action="store_true", help="run failed trials once more")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be run, and run nothing")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON on standard output at the end")
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    try:
+        if options.list:
+            print(_listing())
+            return FINISHED
+        return run(options)
+    except (ValueError, Held) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return WRONG
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check the request, then run the study; raises ValueError or Held for a request that cannot be met."""
+    if options.name is None:
+        raise ValueError(f"which study? There are: {', '.join(spec.available())} (or give the path of a .py file)")
+    name, path = spec.find(options.name)
+    profile, study = spec.load(path, options.profile, overrides.parse(options.set), _changes(options))
+    ledger.explore(study)
+    storage = (options.storage or Path("studies") / name).resolve()
+    url = options.ledger or ledger.default_url(storage)
+    tracking_uri = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or _default_tracking_uri()
+    stored = None if options.fresh else ledger.existing_study(url, name, study)
+    outlook = ledger.outlook(stored, study)
+    if options.dry_run:
+        print(_plan(name, profile, study, storage, tracking_uri, outlook))
+        return FINISHED
+    _check_writable(storage)
+    check_uri(tracking_uri)
+    retries = options.retry_failed and outlook.states.get("failed", 0)
+    if stored is not None and outlook.idle and not retries:
+        summary = json.loads((storage / "summary.json").read_text())
+        if summary["status"] == "finished":
+            print(final_text(summary, storage), file=sys.stderr if options.json else sys.stdout)
+            _print_json(options, summary)
+            return FINISHED
+    lock = Lock(storage / "lock")
+    try:
+        if options.fresh and (storage / "summary.json").exists():
+            lock = _set_aside(storage, lock)
+        session = Session(name, profile, study, storage, url, tracking_uri, options)
+        return session.run()
+    finally:
+        lock.release()
+
+
+class Session:
+    """One launch of a study on this terminal."""
+
+    def __init__(
+        self, name: str, profile: str, study: spec.Study, storage: Path, url: str, tracking_uri: str, options: Any
+    ) -> None:
+        self.name, self.profile, self.study, self.storage = name, profile, study, storage
+        self.url, self.tracking_uri, self.options = url, tracking_uri, options
+        self.signals = 0
+        self.failure: BaseException | None = None
+
+    def run(self) -> int:
+        out, err = _keep_screen(self.storage / "logs" / "driver.log")
+        screen = err if self.options.json else out
+        display = Display(screen, self.study.parameter, self.study.objectives[0].name, self.study.budget.trials)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+        # Ray takes seconds to import and start; the inputs are read in the meantime.
+        prepared: dict[str, Any] = {}
+        reading = threading.Thread(target=self._prepare, args=(prepared,), daemon=True)
+        reading.start()
+        display.message(f"{self.name}: reading the inputs, starting Ray; files in {_short(self.storage)}")
+        from study.executor import Engine
+
+        engine = Engine(self.storage, self.options.address)
+        try:
+            engine.start()
+            reading.join()
+            if "error" in prepared:
+                raise prepared["error"]
+            return self._conduct(engine, prepared["inputs"], display, out)
+        except ValueError as error:
+            display.close(None)
+            print(f"error: {error}", file=err, flush=True)
+            return WRONG
+        except Exception as error:
+            traceback.print_exc()
+            display.close(None)
+            print(
+                f"error: the study failed: {type(error).__name__}: {error}\nlogs: {self.storage / 'logs'}\n"
+                "The same command carries on.",
+                file=err,
+                flush=True,
+            )
+            return FAILED
+        finally:
+            engine.stop()
+
+    def _prepare(self, prepared: dict[str, Any]) -> None:
+        try:
+            config = overrides.apply(self.study.config, {"cache": str(self.storage / "cache")})
+            prepared["inputs"] = spec.trainer_module(self.study.trainer).prepare(config)
+        except Exception as error:
+            # Raised again by the thread that waits for the inputs.
+            prepared["error"] = error
+
+    def _conduct(self, engine: Any, inputs: Any, display: Display, out: TextIO) -> int:
+        import ray
+
+        concurrency = engine.concurrency(self.study)
+        actor = engine.open_ledger(
+            name=self.name, profile=self.profile, study=self.study, storage=self.storage, url=self.url,
+            tracking_uri=self.tracking_uri, tags=provenance.tags() | {"command": " ".join(sys.argv)},
+            retry_failed=self.options.retry_failed,
+        )  # fmt: skip
+        ray.get(actor.prepared.remote(inputs.facts, inputs.baselines))
+        fitting = threading.Thread(target=self._fit, args=(engine, concurrency), daemon=True)
+        fitting.start()
+        told = False
+        while fitting.is_alive():
+            fitting.join(POLL_S)
+            if self.signals and not told:
+                told = True
+                ray.get(actor.halt.remote("interrupted"))
+                display.message("interrupted: trials stop at their next step; once more to stop at once")
+            display.update(ray.get(actor.summary.remote()))
+        if self.failure is not None:
+            raise self.failure
+        ray.get(actor.conclude.remote())
+        artifacts = self._artifacts()
+        if not ray.get(actor.close.remote(artifacts, MLFLOW_WAIT_S)):
+            display.message(f"{self.tracking_uri} does not have everything yet; the same command sends the rest")
+        summary = json.loads((self.storage / "summary.json").read_text())
+        display.close(summary)
+        _print_json(self.options, summary, out)
+        return {"finished": FINISHED, "failed": FAILED, "interrupted": INTERRUPTED}[summary["status"]]
+
+    def _fit(self, engine: Any, concurrency: int) -> None:
+        try:
+            engine.fit(self.study, concurrency)
+        except BaseException as error:
+            # Raised again by the main thread, which waits for this one.
+            self.failure = error
+
+    def _artifacts(self) -> list[tuple[str, str]]:
+        """Write the report; what goes on the parent run: report, plots, summary and the best model."""
+        from study import report
+
+        written = report.write(self.storage)
+        found = [(str(path), "report") for path in (written, *sorted(self.storage.glob("*.png")))]
+        summary = json.loads((self.storage / "summary.json").read_text())
+        for number in summary["best"][:1]:
+            checkpoint = summary["trials"][number]["checkpoint"]
+            if checkpoint is not None:
+                found.append((checkpoint, "best"))
+        return found
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self.signals += 1
+        if self.signals > 1:
+            _kill_descendants()
+            os._exit(INTERRUPTED)
+
+
+def _changes(options: argparse.Namespace) -> dict[str, Any]:
+    """Options that change the study itself, as dotted keys of `Study`."""
+    given = {
+        "budget.trials": options.trials,
+        "resources.concurrency": options.concurrency,
+        "resources.workers": options.workers_per_trial,
+        "seed": options.seed,
+    }
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _keep_screen(log: Path) -> tuple[TextIO, TextIO]:
+    """Keep this process's screen for itself: whatever libraries print goes to a file from now on."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    out, err = (os.fdopen(os.dup(number), "w", buffering=1) for number in (1, 2))
+    with log.open("a") as file:
+        for number in (1, 2):
+            os.dup2(file.fileno(), number)
+    return out, err
+
+
+def _set_aside(storage: Path, lock: Lock) -> Lock:
+    """Move a study's folder beside itself, and take the lock of the new one."""
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime((storage / "summary.json").stat().st_mtime))
+    lock.release()
+    storage.rename(storage.with_name(f"{storage.name}.{stamp}"))
+    return Lock(storage / "lock")
+
+
+def _check_writable(storage: Path) -> None:
+    try:
+        storage.mkdir(parents=True, exist_ok=True)
+        probe = storage / f".write-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ValueError(f"--storage {storage}: cannot write there ({error.strerror}); name a folder you own") from error
+    if shutil.disk_usage(storage).free < 2**28:
+        raise ValueError(f"--storage {storage}: less than 256 MiB are free there")
+
+
+def _default_tracking_uri() -> str:
+    return f"sqlite:///{Path('studies').resolve() / 'mlflow.db'}"
+
+
+def _listing() -> str:
+    lines = []
+    for name, path in spec.available().items():
+        found = spec.profiles(path)
+        lines.append(f"{name}  ({', '.join(found)})\n    {next(iter(found.values())).question}")
+    return "\n".join(lines)
+
+
+def _plan(
+    name: str, profile: str, study: spec.Study, storage: Path, tracking_uri: str, outlook: ledger.Outlook
+) -> str:
+    """What `--dry-run` prints."""
+    space = ledger.explore(study)
+    steps = study.config.steps * study.replicates
+    lines = [
+        f"study       {name}, profile {profile}: {study.question}",
+        f"trainer     {study.trainer}",
+        "objective   " + ", ".join(f"{o.direction} {o.name}" for o in study.objectives),
+        "space       " + "; ".join(f"{key} in {_range(found)}" for key, found in space.items()),
+    ]
+    if study.points:
+        lines.append(f"first       {len(study.points)} given points: " + ", ".join(_point(p) for p in study.points))
+    lines += [
+        f"sampler     {study.sampler}, pruner {study.pruner.kind}, seed {study.seed}",
+        f"trials      {study.budget.trials} x {study.replicates} replicate(s) x {study.config.steps} steps "
+        f"= {study.budget.trials * steps:,} steps, {study.budget.trials * steps * study.config.batch_size:,} examples",
+        f"gang        {study.resources.workers} worker(s) with {study.resources.cpus_per_worker:g} CPU and "
+        f"{study.resources.gpus_per_worker:g} GPU each",
+        f"storage     {storage}",
+        f"tracking    {tracking_uri}",
+    ]
+    done = ", ".join(f"{count} {state}" for state, count in sorted(outlook.states.items())) or "nothing yet"
+    left = [f"{outlook.new} new"] if outlook.new else []
+    if outlook.interrupted:
+        left.insert(0, "carry on " + ", ".join(map(str, outlook.interrupted)))
+    lines.append(f"ledger      {done}; to do: {', then '.join(left) or 'nothing'}")
+    lines.append("config")
+    lines += [f"  {key} = {_dig(study.config, key)}" for key in overrides.keys(study.config) if key != "cache"]
+    return "\n".join(lines)
+
+
+def _range(found: Any) -> str:
+    if hasattr(found, "choices"):
+        return "{" + ", ".join(map(str, found.choices)) + "}"
+    return f"[{found.low:g}, {found.high:g}]" + (" log" if found.log else "")
+
+
+def _point(point: dict[str, Any]) -> str:
+    return " ".join(f"{key}={value}" for key, value in point.items())
+
+
+def _dig(config: Any, key: str) -> Any:
+    for part in key.split("."):
+        config = getattr(config, part)
+    return config
+
+
+def _short(path: Path) -> str:
+    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _print_json(options: argparse.Namespace, summary: dict[str, Any], out: TextIO | None = None) -> None:
+    if options.json:
+        print(json.dumps(summary, indent=2), file=out or sys.stdout, flush=True)
+
+
+def _kill_descendants() -> None:
+    """End every process that this one started, without asking."""
+    import psutil
+
+    for process in psutil.Process().children(recursive=True):
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+
+
+if __name__ == "__main__":
+    sys.exit(main())

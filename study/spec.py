@@ -1,0 +1,182 @@
+"""What a search-space file declares, and every check that can be made before anything starts."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import runpy
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
+
+from trainables import overrides
+from trainables.recipe import NonNegativeFinite, PositiveFinite, Section, TrainerConfig
+
+FOLDER = Path(__file__).resolve().parent.parent / "search_spaces"
+
+
+class Objective(Section):
+    """A metric of the recipe on validation queries, and which way is better."""
+
+    name: str
+    direction: Literal["maximize", "minimize"] = "maximize"
+
+
+class Pruner(Section):
+    """When a trial that lags behind the others is stopped; Optuna's pruner of the same name."""
+
+    kind: Literal["none", "successive_halving", "hyperband", "median"] = "none"
+    first_step: PositiveInt = 1
+    """No trial is pruned before this step."""
+    reduction_factor: Annotated[int, Field(ge=2)] = 3
+    startup_trials: NonNegativeInt = 4
+    """Finished trials that `median` waits for."""
+
+
+class Budget(Section):
+    """A study ends when the first of these is spent."""
+
+    trials: PositiveInt
+    wall_clock_s: PositiveFinite | None = None
+    worker_hours: PositiveFinite | None = None
+
+
+class Resources(Section):
+    """What one trial's gang holds while it runs."""
+
+    workers: PositiveInt = 1
+    cpus_per_worker: PositiveFinite = 1
+    gpus_per_worker: NonNegativeFinite = 0
+    concurrency: PositiveInt | None = None
+    """Trials at a time; None takes what the cluster has room for."""
+
+    @model_validator(mode="after")
+    def _whole_gpus_in_gangs(self) -> Resources:
+        if self.workers > 1 and self.gpus_per_worker % 1:
+            raise ValueError(
+                f"gpus_per_worker={self.gpus_per_worker}: a gang of {self.workers} workers needs whole GPUs, "
+                "because NCCL refuses two ranks on one device"
+            )
+        return self
+
+
+class Study(Section):
+    """A question about one recipe, complete on one screen.
+
+    `space(trial)` suggests values by Optuna's define-by-run calls; every name is a dotted key of
+    `config`. `points` are parameter sets that the first trials take, before the sampler takes over.
+    A trial is one parameter set; its `replicates` run it with the seeds seed, seed + 1, ...
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    question: str
+    trainer: str
+    """The package `trainables/NAME`."""
+    config: SerializeAsAny[TrainerConfig]
+    space: Callable[[Any], Any] = Field(exclude=True)
+    parameter: str
+    """The key that tables and plots put first."""
+    points: tuple[dict[str, Any], ...] = ()
+    objectives: Annotated[tuple[Objective, ...], Field(min_length=1)]
+    sampler: Literal["tpe", "random", "qmc"] = "tpe"
+    pruner: Pruner = Pruner()
+    replicates: PositiveInt = 1
+    seed: NonNegativeInt = 0
+    budget: Budget
+    resources: Resources = Resources()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Study:
+        known = overrides.keys(self.config)
+        for key in [self.parameter, *(key for point in self.points for key in point)]:
+            if key not in known:
+                raise ValueError(overrides.unknown_key(key, known))
+        for point in self.points:
+            overrides.apply(self.config, point)
+        if len(self.objectives) > 1 and self.pruner.kind != "none":
+            raise ValueError(
+                f"pruner.kind={self.pruner.kind!r} with {len(self.objectives)} objectives: pruning compares one "
+                "value; use kind='none' or a single objective"
+            )
+        metrics = trainer_module(self.trainer).METRICS
+        for objective in self.objectives:
+            if objective.name not in metrics:
+                raise ValueError(
+                    f"objective '{objective.name}': {self.trainer} never reports it; it reports {', '.join(metrics)}"
+                )
+        if self.config.batch_size % self.resources.workers:
+            raise ValueError(
+                f"batch_size={self.config.batch_size} cannot be shared by resources.workers={self.resources.workers}; "
+                "use a multiple of the number of workers"
+            )
+        return self
+
+
+def trainer_module(name: str) -> Any:
+    """`trainables.NAME.config`, which imports neither torch nor ray."""
+    try:
+        return importlib.import_module(f"trainables.{name}.config")
+    except ModuleNotFoundError as error:
+        if error.name not in (f"trainables.{name}", f"trainables.{name}.config"):
+            raise
+        raise ValueError(f"trainer '{name}': there is no package trainables/{name}") from None
+
+
+def available() -> dict[str, Path]:
+    """Name -> file of the studies that come with the platform."""
+    return {path.stem: path for path in sorted(FOLDER.glob("*.py")) if not path.stem.startswith("_")}
+
+
+def find(name: str) -> tuple[str, Path]:
+    """(study name, file) for a name on the command line: a file of `search_spaces/` or a path to a `.py`."""
+    if name.endswith(".py") or "/" in name:
+        path = Path(name)
+        if not path.is_file():
+            raise ValueError(f"study file '{name}' does not exist; name one of {', '.join(available())} or a .py file")
+        return path.stem, path.resolve()
+    studies = available()
+    if name not in studies:
+        near = difflib.get_close_matches(name, studies, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(studies)}"
+        raise ValueError(f"unknown study '{name}'; {hint} (or give the path of a .py file)")
+    return name, studies[name]
+
+
+def profiles(path: Path) -> Mapping[str, Study]:
+    """The `STUDY` mapping of a study file."""
+    try:
+        found = runpy.run_path(str(path)).get("STUDY")
+    except Exception as error:
+        raise ValueError(f"study file {path} raises {type(error).__name__}: {_one_line(error)}") from error
+    if not isinstance(found, Mapping) or not found or not all(isinstance(s, Study) for s in found.values()):
+        raise ValueError(f"study file {path} must define STUDY, a mapping from profile name to study.spec.Study")
+    return found
+
+
+def load(path: Path, profile: str | None, settings: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[str, Study]:
+    """(profile, study) of a file with `--set` values applied to its config and `changes` to the study itself.
+
+    The default profile is `embedded`, or the only one. Raises ValueError with one sentence.
+    """
+    found = profiles(path)
+    name = profile or ("embedded" if "embedded" in found else next(iter(found)))
+    if name not in found:
+        near = difflib.get_close_matches(name, found, n=1)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        raise ValueError(f"profile '{name}' of {path.stem} does not exist; {hint}it has {', '.join(found)}")
+    study = found[name]
+    tree = study.model_dump() | {"space": study.space, "config": overrides.apply(study.config, settings)}
+    for key, value in changes.items():
+        section, dot, leaf = key.partition(".")
+        if dot:
+            tree[section] = tree[section] | {leaf: value}
+        else:
+            tree[section] = value
+    return name, overrides.validate(Study, tree)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:500]

@@ -1,0 +1,197 @@
+"""One trial: a Ray Train gang whose workers run the loop, replicate after replicate.
+
+`launch` is the Tune function of a trial, a small process that starts the gang and waits for it. `work`
+runs in each worker. Rank 0 takes the trial over in the ledger, reports to it, and ends it there.
+Metrics do not pass through Tune or Train: their report queues can hang and lose steps.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+WORKER_FAILURES = 3
+"""Lost workers that a trial survives."""
+START_FAILURES = 3
+"""Failed starts of a gang; Ray Train's own default is to try for ever."""
+
+
+def ledger_handle(address: dict[str, str]) -> Any:
+    """The ledger actor: {"name": ..., "namespace": ...}."""
+    import ray
+
+    return ray.get_actor(address["name"], address["namespace"])
+
+
+def launch(config: dict[str, Any]) -> None:
+    """Tune function: run the gang of trial `config["number"]` to its end."""
+    import ray
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    job = config["job"]
+    resources = job["resources"]
+    ledger = ledger_handle(job["ledger"])
+    per_worker = {"CPU": resources["cpus_per_worker"]}
+    if resources["gpus_per_worker"]:
+        per_worker["GPU"] = resources["gpus_per_worker"]
+    trainer = DataParallelTrainer(
+        work,
+        train_loop_config={"number": config["number"], "job": job},
+        scaling_config=ScalingConfig(
+            num_workers=resources["workers"],
+            use_gpu=resources["gpus_per_worker"] > 0,
+            resources_per_worker=per_worker,
+        ),
+        run_config=RunConfig(
+            name=f"{job['launch']}-{config['number']:04d}",
+            storage_path=job["scratch"],
+            failure_config=FailureConfig(max_failures=WORKER_FAILURES, controller_failure_limit=START_FAILURES),
+        ),
+    )
+    try:
+        trainer.fit()
+    except Exception as error:
+        log.exception("the gang of trial %d was lost", config["number"])
+        ray.get(ledger.abandon.remote(config["number"], f"its gang was lost: {_one_line(error)}"))
+
+
+def work(config: dict[str, Any]) -> None:
+    """One worker of the gang of a trial."""
+    import ray
+    import ray.train
+    from ray.train.collective import broadcast_from_rank_zero
+
+    number, job = config["number"], config["job"]
+    ledger = ledger_handle(job["ledger"])
+    here = ray.train.get_context()
+    rank, world_size = here.get_world_rank(), here.get_world_size()
+    begun = ray.get(ledger.begin.remote(number)) if rank == 0 else None
+    if world_size > 1:
+        begun = broadcast_from_rank_zero(begun)
+    if begun["state"] is not None:
+        return
+    with _log_file(Path(job["logs"]) / f"trial-{number:04d}.log", rank):
+        try:
+            outcome = _train(begun, number, job, rank, world_size, ledger)
+        except Exception as error:
+            log.exception("trial %d failed on rank %d", number, rank)
+            if _peer_lost(error, world_size):
+                raise
+            message = f"{type(error).__name__}: {_one_line(error)}"
+            ray.get(ledger.finish.remote(number, begun["attempt"], None, message))
+            if world_size > 1:
+                # The other ranks wait in a collective; Train ends them. Its retry finds the trial ended.
+                raise
+            return
+        if rank == 0:
+            ray.get(ledger.finish.remote(number, begun["attempt"], outcome))
+
+
+def _train(
+    begun: dict[str, Any], number: int, job: dict[str, Any], rank: int, world_size: int, ledger: Any
+) -> dict[str, Any]:
+    import importlib
+    from dataclasses import asdict
+
+    import ray
+
+    from trainables import distributed, loop
+    from trainables.context import LedgerContext, local_device, use_threads
+
+    config_module = importlib.import_module(f"trainables.{begun['trainer']}.config")
+    recipe_module = importlib.import_module(f"trainables.{begun['trainer']}.recipe")
+    config = config_module.Config(**begun["config"])
+    use_threads(config.threads or int(job["resources"]["cpus_per_worker"]))
+    device = local_device()
+    attempt = begun["attempt"]
+    outcome: dict[str, Any] = {}
+    with _process_group(rank, world_size, device):
+        for replicate, seed in enumerate(begun["seeds"]):
+            context = LedgerContext(
+                seed=seed,
+                folder=Path(begun["folder"]) / f"replicate-{replicate}",
+                device=device,
+                attempt=attempt,
+                rank=rank,
+                world_size=world_size,
+                send=lambda records, r=replicate: ledger.report.remote(number, attempt, r, records),
+                send_facts=lambda facts, r=replicate: ledger.describe.remote(number, attempt, r, facts),
+            )
+            outcome = asdict(loop.run(recipe_module, config, context))
+            outcome.pop("per_item")
+            go_on = outcome["state"] == "complete"
+            if rank == 0 and outcome["state"] != "stopped":
+                go_on = ray.get(ledger.replicate_ended.remote(number, attempt, replicate, outcome))
+            if not distributed.broadcast_object(go_on):
+                break
+    return outcome
+
+
+class _process_group:
+    """A gloo or nccl group over the gang; nothing for a gang of one."""
+
+    def __init__(self, rank: int, world_size: int, device: Any) -> None:
+        self.rank, self.world_size, self.device = rank, world_size, device
+
+    def __enter__(self) -> None:
+        if self.world_size == 1:
+            return
+        import ray
+        import torch.distributed as dist
+        from ray.train.collective import broadcast_from_rank_zero
+
+        store = address = None
+        host = ray.util.get_node_ip_address()
+        if self.rank == 0:
+            # Port 0: the store takes a free one itself, so that no other process can take it in between.
+            store = dist.TCPStore(host, 0, self.world_size, is_master=True, wait_for_workers=False)
+            address = (host, store.port)
+        host, port = broadcast_from_rank_zero(address)
+        if store is None:
+            store = dist.TCPStore(host, port, self.world_size, is_master=False)
+        backend = "nccl" if self.device.type == "cuda" else "gloo"
+        dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.world_size)
+
+    def __exit__(self, *exception: object) -> None:
+        if self.world_size > 1:
+            import torch.distributed as dist
+
+            dist.destroy_process_group()
+
+
+class _log_file:
+    """Python logging of this worker goes to a file of its trial in the study's storage."""
+
+    def __init__(self, path: Path, rank: int) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.handler = logging.FileHandler(path)
+        self.handler.setFormatter(logging.Formatter(f"%(asctime)s rank {rank} %(levelname)s %(name)s: %(message)s"))
+
+    def __enter__(self) -> None:
+        logging.getLogger().addHandler(self.handler)
+        logging.getLogger("trainables").setLevel(logging.INFO)
+
+    def __exit__(self, *exception: object) -> None:
+        logging.getLogger().removeHandler(self.handler)
+        self.handler.close()
+
+
+def _peer_lost(error: Exception, world_size: int) -> bool:
+    """Whether a rank failed only because another one is gone, or the ledger is: a fault, not an error of the trial."""
+    import ray
+    import torch.distributed as dist
+
+    if isinstance(error, (ray.exceptions.RayActorError, ray.exceptions.RaySystemError)):
+        return True
+    text = str(error).lower()
+    return world_size > 1 and (
+        isinstance(error, dist.DistError) or any(word in text for word in ("gloo", "nccl", "connection closed by peer"))
+    )
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:500]

@@ -1,0 +1,85 @@
+"""Where a replicate runs: its rank, its device, its folder, and whom it reports to.
+
+The loop and the recipes see a `Context` and nothing of the engine. `local` runs in this process, for
+tests and on a bare GPU box; `gang_member` runs in a worker of a Ray Train gang and reports to the
+ledger actor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+Record = dict[str, Any]
+"""One step: {"step": int, "time": milliseconds since the epoch, "metrics": {name: float}}."""
+
+
+@dataclass
+class Context:
+    """One worker's view of its replicate; as it stands, the local one, which is never told to stop."""
+
+    seed: int
+    folder: Path
+    """Where this replicate's checkpoints, result and model go."""
+    device: torch.device
+    attempt: int = 1
+    rank: int = 0
+    world_size: int = 1
+    on_records: Callable[[list[Record]], None] | None = None
+
+    def report(self, records: list[Record], wait: bool) -> str | None:
+        """Hand over records, oldest first; return a reason to stop, or None. Called on rank 0 only.
+
+        With `wait` the answer takes these very records into account; without it the answer may be
+        that to an earlier report, so that a step never waits for its bookkeeping.
+        """
+        if self.on_records is not None:
+            self.on_records(records)
+        return None
+
+    def describe(self, facts: dict[str, Any]) -> None:
+        """Put facts about the replicate on record before its first step. Called on rank 0 only."""
+
+
+@dataclass
+class LedgerContext(Context):
+    """Reports to the ledger actor: `send(records)` returns the ObjectRef of a reason or None."""
+
+    send: Callable[[list[Record]], Any] = field(kw_only=True)
+    send_facts: Callable[[dict[str, Any]], Any] = field(kw_only=True)
+    _outstanding: Any = field(default=None, init=False, repr=False)
+
+    def describe(self, facts: dict[str, Any]) -> None:
+        self.send_facts(facts)
+
+    def report(self, records: list[Record], wait: bool) -> str | None:
+        import ray
+
+        reason = ray.get(self._outstanding) if self._outstanding is not None else None
+        self._outstanding = self.send(records)
+        if wait:
+            answer, self._outstanding = ray.get(self._outstanding), None
+            return reason or answer
+        return reason
+
+
+def local_device(index: int = 0) -> torch.device:
+    """GPU number `index` of those this process may see, made the current one, or the CPU."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    torch.cuda.set_device(index)
+    return torch.device("cuda", index)
+
+
+def use_threads(threads: int) -> None:
+    """Set torch's intra-op threads of this process; less than one counts as one."""
+    import torch
+
+    torch.set_num_threads(max(1, threads))

@@ -1,0 +1,43 @@
+"""What data sources hand to recipes and to evaluation, whatever they were read from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One training query with its positive and, where the source has them, hard negatives."""
+
+    query: str
+    positive: str
+    negatives: tuple[str, ...] = ()
+    scores: tuple[float, ...] | None = None
+    """Teacher scores of (positive, *negatives), on the teacher's own scale."""
+    positive_id: str | None = None
+    negative_ids: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A test collection: what is searched, what is asked, what is relevant.
+
+    `queries` holds only queries with at least one relevant document in `documents`; their order is
+    the source's own.
+    """
+
+    name: str
+    identity: str
+    """sha256 over ids, texts and judgements: two equal identities mean equal inputs."""
+    documents: dict[str, str]
+    queries: dict[str, str]
+    qrels: dict[str, dict[str, int]] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSet:
+    """Examples that stay in memory; `identity` as in `Collection`."""
+
+    name: str
+    identity: str
+    examples: list[Example] = field(repr=False)

@@ -1,0 +1,269 @@
+"""The worker loop: restore, step, log, evaluate, checkpoint, stop. One loop for every recipe.
+
+Everything that a step does is a function of (seed, step, state in the checkpoint): learning rate and
+regulariser weights are computed from the step, batches are drawn by the step, and the random streams
+are seeded anew for every step. So a resumed replicate repeats the losses of an undisturbed one, on
+the CPU to the last bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import random
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy
+import torch
+
+from trainables import collapse, distributed
+from trainables.checkpoints import Checkpoints
+from trainables.context import Context, Record
+from trainables.recipe import Optimiser, Recipe, Split, TrainerConfig
+
+log = logging.getLogger(__name__)
+
+REPORT_EVERY_S = 0.5
+"""Records are handed to the ledger at most this often between evaluations."""
+
+GO_ON, STOP, COLLAPSED = 0, 1, 2
+
+
+@dataclass
+class Outcome:
+    """How a replicate ended, or that it was told to stop and can be resumed."""
+
+    state: str
+    """complete | collapsed | stopped; the ledger knows why it told a replicate to stop."""
+    reason: str | None
+    step: int
+    values: dict[str, float] = field(default_factory=dict)
+    """Final metrics: validation plain, `test.` for the test split, `untrained.` for those of step 0."""
+    per_item: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    """`test`, `untrained.test`, ... -> metric -> query or pair id -> value."""
+    seconds_per_step: float = 0.0
+    seconds: float = 0.0
+    """Time in the loop over all attempts, evaluation and checkpoints included."""
+
+def learning_rate(optimiser: Optimiser, step: int, steps: int) -> float:
+    """The rate used by step `step` (from 0) of `steps`: linear warm-up, then the schedule down to 0.
+
+    >>> [round(learning_rate(Optimiser(lr=1.0, warmup=0.2), step, 10), 3) for step in (0, 1, 2, 6, 9)]
+    [0.5, 1.0, 1.0, 0.5, 0.125]
+    """
+    warm = round(optimiser.warmup * steps)
+    if step < warm:
+        return optimiser.lr * (step + 1) / warm
+    if optimiser.schedule == "constant":
+        return optimiser.lr
+    done = (step - warm) / max(1, steps - warm)
+    return optimiser.lr * (1 - done if optimiser.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * done)))
+
+
+def seed_streams(*parts: int) -> None:
+    """Seed every random stream of this process from `parts`, such as (seed, step, rank)."""
+    digest = hashlib.sha256(repr(parts).encode()).digest()
+    random.seed(digest)
+    numpy.random.seed(int.from_bytes(digest[:4], "little"))
+    torch.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+
+
+def run(recipe_module: Any, config: TrainerConfig, context: Context) -> Outcome:
+    """Train one replicate to its end, from its newest checkpoint if it has one.
+
+    `recipe_module` is `trainables.NAME.recipe`. Every rank of the gang calls this with equal
+    arguments but for `context.rank`. A finished replicate only returns its recorded outcome.
+    """
+    checkpoints = Checkpoints(context.folder, context.attempt)
+    recorded = distributed.broadcast_object(checkpoints.result() if context.rank == 0 else None)
+    if recorded is not None:
+        return Outcome(**recorded)
+    if context.rank == 0:
+        checkpoints.claim()
+    return _Run(recipe_module, config, context, checkpoints).train()
+
+
+class _Run:
+    """The state of a replicate between two steps; what a checkpoint holds."""
+
+    def __init__(self, recipe_module: Any, config: TrainerConfig, context: Context, checkpoints: Checkpoints) -> None:
+        self.config, self.context, self.checkpoints = config, context, checkpoints
+        seed_streams(context.seed)
+        self.recipe: Recipe = recipe_module.build(config, context)
+        self.optimiser = torch.optim.AdamW(
+            self.recipe.parameter_groups(config.optimiser.weight_decay),
+            lr=config.optimiser.lr,
+            betas=(config.optimiser.beta1, config.optimiser.beta2),
+            eps=config.optimiser.epsilon,
+        )
+        self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
+        self.step = 0
+        self.history: list[dict[str, float]] = []
+        self.values: dict[str, float] = {}
+        self.per_item: dict[str, dict[str, dict[str, float]]] = {}
+        self.unsaved: list[Record] = []
+        self.unsent: list[Record] = []
+        self.seconds = self.step_seconds = 0.0
+        self.started = self.last_report = time.monotonic()
+
+    def train(self) -> Outcome:
+        self._restore()
+        if self.context.rank == 0:
+            self.context.describe(dict(self.recipe.description))
+        stop: str | None = self._flush(wait=True)
+        if self.step == 0 and not self.values:
+            stop = self._evaluate(("validation", "test"), "untrained.") or stop
+        while self.step < self.config.steps:
+            reason = self._advance()
+            if reason is not None:
+                self._flush(wait=True)
+                return self._finish("collapsed", reason)
+            last = self.step == self.config.steps
+            if last or self.step % self.config.evaluate_every == 0:
+                stop = self._evaluate(("validation", "test") if last else ("validation",), "")
+            elif time.monotonic() - self.last_report > REPORT_EVERY_S:
+                stop = self._flush(wait=False)
+            code = distributed.broadcast_code(GO_ON if stop is None or last else STOP, self.context.device)
+            if code == STOP:
+                self._flush(wait=True)
+                self._save()
+                return Outcome("stopped", stop, self.step, dict(self.values), {}, self._rate(), self._elapsed())
+            if last or self.step % self.config.checkpoint_every == 0:
+                self._save()
+        return self._finish("complete", None)
+
+    def _advance(self) -> str | None:
+        """One optimiser step; returns the reason if the run has collapsed."""
+        began = time.monotonic()
+        seed_streams(self.context.seed, self.step, self.context.rank)
+        rate = learning_rate(self.config.optimiser, self.step, self.config.steps)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self.recipe.model.train()
+        loss, signals = self.recipe.loss(self.recipe.batch(self.step), self.step)
+        loss.backward()
+        distributed.sum_gradients(self.parameters)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.config.optimiser.max_grad_norm)
+        measured = _floats({**signals, "loss": loss.detach(), "grad_norm": norm})
+        self.history.append(measured)
+        reason = collapse.judge(self.history, self.recipe.rules) if self.config.collapse else None
+        collapsed = distributed.broadcast_code(GO_ON if reason is None else COLLAPSED, self.context.device)
+        # A non-finite gradient must not reach the weights even where collapse rules are switched off.
+        if collapsed == GO_ON and math.isfinite(measured["grad_norm"]):
+            self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.step += 1
+        self._record({f"train.{name}": value for name, value in measured.items()} | {"train.lr": rate})
+        self.step_seconds += time.monotonic() - began
+        return (reason or "collapsed on rank 0") if collapsed == COLLAPSED else None
+
+    def _evaluate(self, splits: tuple[Split, ...], prefix: str) -> str | None:
+        """Measure the splits, record them, and ask whether to go on."""
+        seed_streams(self.context.seed, self.step, -1)
+        self.recipe.model.eval()
+        with torch.inference_mode():
+            measured = self.recipe.evaluate(splits)
+        logged: dict[str, float] = {}
+        for split, evaluation in measured.items():
+            where = prefix if split == "validation" else f"{prefix}test."
+            self.values |= {where + name: value for name, value in evaluation.values.items()}
+            if evaluation.per_item:
+                self.per_item[prefix + split] = evaluation.per_item
+            logged |= {where + name: value for name, value in evaluation.values.items()}
+            if split == "validation":
+                logged |= evaluation.values
+        self._record(logged)
+        return self._flush(wait=True)
+
+    def _record(self, metrics: dict[str, float]) -> None:
+        """Add metrics to the record of the step just made; each record is stamped with its time once."""
+        if self.unsent and self.unsent[-1]["step"] == self.step:
+            self.unsent[-1]["metrics"] |= metrics
+            return
+        record = {"step": self.step, "time": time.time_ns() // 1_000_000, "metrics": dict(metrics)}
+        self.unsent.append(record)
+        self.unsaved.append(record)
+
+    def _flush(self, wait: bool) -> str | None:
+        """Hand the unsent records over on rank 0; a reason to stop, or None."""
+        records, self.unsent = self.unsent, []
+        self.last_report = time.monotonic()
+        return self.context.report(records, wait) if self.context.rank == 0 else None
+
+    def _save(self) -> None:
+        if self.context.rank == 0:
+            tensors = {f"model.{name}": tensor.detach() for name, tensor in _model_tensors(self.recipe.model)}
+            tensors |= {f"optimiser.{name}": tensor for name, tensor in self._optimiser_tensors()}
+            self.checkpoints.save(
+                self.step,
+                {name: tensor.contiguous().cpu() for name, tensor in tensors.items()},
+                {
+                    "history": self.history,
+                    "values": self.values,
+                    "per_item": self.per_item,
+                    "records": self.unsaved,
+                    "seconds": self._elapsed(),
+                    "step_seconds": self.step_seconds,
+                },
+            )
+        self.unsaved = []
+
+    def _restore(self) -> None:
+        """Carry on from the newest checkpoint; its records may never have reached the ledger, so they go again."""
+        step = distributed.broadcast_object(self.checkpoints.newest() if self.context.rank == 0 else None)
+        if not isinstance(step, int):
+            return
+        tensors, meta = self.checkpoints.load(step)
+        names = {id(p): name for name, p in self.recipe.model.named_parameters()}
+        with torch.no_grad():
+            for name, tensor in _model_tensors(self.recipe.model):
+                tensor.copy_(tensors[f"model.{name}"])
+        for parameter in self.parameters:
+            prefix = f"optimiser.{names[id(parameter)]}."
+            self.optimiser.state[parameter] = {
+                key.removeprefix(prefix): value.to(parameter.device) if value.ndim else value.clone()
+                for key, value in tensors.items()
+                if key.startswith(prefix) and key.removeprefix(prefix) in ("step", "exp_avg", "exp_avg_sq")
+            }
+        self.step = step
+        self.history, self.values, self.per_item = meta["history"], meta["values"], meta["per_item"]
+        self.seconds, self.step_seconds = meta["seconds"], meta["step_seconds"]
+        self.unsent = meta["records"]
+        log.info("carrying on from step %d", self.step)
+
+    def _optimiser_tensors(self):
+        names = {id(p): name for name, p in self.recipe.model.named_parameters()}
+        for parameter, state in self.optimiser.state.items():
+            for key, value in state.items():
+                yield f"{names[id(parameter)]}.{key}", value
+
+    def _finish(self, state: str, reason: str | None) -> Outcome:
+        outcome = Outcome(state, reason, self.step, self.values, self.per_item, self._rate(), self._elapsed())
+        if self.context.rank == 0:
+            if state == "complete":
+                self.checkpoints.export(self.recipe.export)
+            self.checkpoints.finish(asdict(outcome))
+        return outcome
+
+    def _elapsed(self) -> float:
+        return self.seconds + time.monotonic() - self.started
+
+    def _rate(self) -> float:
+        return self.step_seconds / self.step if self.step else 0.0
+
+
+def _model_tensors(model: torch.nn.Module):
+    """Parameters, tied ones once, and buffers that are part of the model's state."""
+    yield from model.named_parameters()
+    saved = model.state_dict().keys()
+    yield from ((name, buffer) for name, buffer in model.named_buffers() if name in saved)
+
+
+def _floats(signals: dict[str, torch.Tensor | float]) -> dict[str, float]:
+    """All signals as floats with one transfer from the device."""
+    tensors = {name: value for name, value in signals.items() if isinstance(value, torch.Tensor)}
+    moved = dict(zip(tensors, torch.stack([t.detach().double() for t in tensors.values()]).tolist(), strict=True))
+    return {name: moved.get(name, value) for name, value in signals.items()}  # type: ignore[misc]

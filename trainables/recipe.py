@@ -1,0 +1,190 @@
+"""What a trainer provides, and the config sections that trainers share.
+
+A trainer is the package `trainables/NAME` with two modules:
+
+- `config.py`: `Config`, a frozen subclass of `TrainerConfig`; `METRICS`, every evaluation metric the
+  recipe reports, without the split prefix, with its direction; `prepare(config) -> Prepared`, which
+  reads the inputs once, so that what is wrong with them is said before any trial starts. Imports
+  neither torch nor ray, so that a study can be checked and planned in a second.
+- `recipe.py`: `build(config, context) -> Recipe`.
+
+Nothing registers anything: path = name. `trainables/loop.py` runs any recipe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+if TYPE_CHECKING:
+    import torch
+
+    from trainables.collapse import Rule
+
+PositiveFinite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegativeFinite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+OpenFraction = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+
+Split = Literal["validation", "test"]
+
+
+class Section(BaseModel):
+    """A frozen group of settings; an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class Optimiser(Section):
+    """AdamW with a learning rate that is a pure function of the step."""
+
+    lr: PositiveFinite = 1e-3
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    warmup: Fraction = 0.1
+    """Share of all steps over which the learning rate rises linearly from 0."""
+    weight_decay: NonNegativeFinite = 0.01
+    beta1: OpenFraction = 0.9
+    beta2: OpenFraction = 0.999
+    epsilon: PositiveFinite = 1e-8
+    max_grad_norm: PositiveFinite = 1.0
+
+
+class TrainData(Section):
+    """Where training examples come from.
+
+    `source` is `embedded`, `ir_datasets:ID` (a docpairs id), `datasets:NAME` (a hub name, or a local
+    data set that `datasets.load_dataset` opens) or a path to JSONL/TSV. The column names apply to
+    files and to `datasets`.
+    """
+
+    source: str = "embedded"
+    query: str = "query"
+    positive: str = "positive"
+    negatives: str = "negatives"
+    scores: str = "scores"
+    split: str = "train"
+    limit: PositiveInt | None = None
+    """Read at most this many examples."""
+
+
+class EvaluationData(Section):
+    """The collection that validation and test queries come from.
+
+    `source` is `embedded`, `ir_datasets:ID` or a folder in BEIR layout. `test_source`, where given,
+    is a second collection whose queries are the test queries; all queries of `source` are then
+    validation queries. Otherwise the queries of `source` are split by a hash of their ids, so that a
+    query stays on its side whatever else changes.
+    """
+
+    source: str = "embedded"
+    test_source: str | None = None
+    qrels_split: str = "test"
+    """Which qrels file of a BEIR folder: `qrels/<qrels_split>.tsv`."""
+    validation_fraction: OpenFraction = 0.35
+    bm25: bool = True
+    """Measure BM25 on the same queries for comparison; its index is held in memory."""
+    max_documents: PositiveInt | None = None
+    """Keep the judged documents and fill up to this many with others, in the source's order."""
+
+
+class TrainerConfig(Section):
+    """What every trainer is given, whatever it trains."""
+
+    backbone: str = "embedded"
+    """`embedded`, a local folder in Hugging Face format, or a hub name."""
+    trust_remote_code: bool = False
+    cache: str | None = None
+    """Folder for extracted and downloaded inputs; the study sets it, None keeps them in memory."""
+    steps: PositiveInt = 100
+    batch_size: Annotated[int, Field(ge=2)] = 32
+    """Global batch: examples per optimiser step over all workers of the gang."""
+    optimiser: Optimiser = Optimiser()
+    precision: Literal["auto", "float32", "bf16"] = "auto"
+    """`auto` is bf16 autocast on a GPU that has it, float32 elsewhere."""
+    threads: PositiveInt | None = None
+    """torch intra-op threads of a worker; None takes as many as it was given CPUs."""
+    evaluate_every: PositiveInt = 50
+    checkpoint_every: PositiveInt = 50
+    collapse: bool = True
+    """Stop a run that the recipe's collapse rules find hopeless."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What one split measured: metric -> value, and metric -> query or pair id -> value."""
+
+    values: dict[str, float]
+    per_item: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What reading the inputs before the first trial brought."""
+
+    facts: dict[str, str]
+    """Names, sizes and identities of the data, for the record."""
+    baselines: dict[str, dict[str, float]]
+    """Name of an untrained method, such as `bm25` -> metric (`test.` before those of the test split) -> value."""
+
+
+class Reach(Protocol):
+    """The part of `trainables.context.Context` that a recipe may use."""
+
+    rank: int
+    world_size: int
+    device: torch.device
+    seed: int
+    """Seed of the replicate: initialisation, data order and masking are functions of it."""
+
+
+class Recipe(Protocol):
+    """One trainer, ready to step. All methods are called on every rank, in the same order."""
+
+    model: torch.nn.Module
+    """Holds every trained parameter; what a checkpoint saves."""
+    rules: tuple[Rule, ...]
+    """Collapse rules over the signals that `loss` returns."""
+    description: Mapping[str, Any]
+    """Facts for the record: identity of the data, number of parameters, source of negatives, ..."""
+
+    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
+        """AdamW groups; a tied matrix appears once."""
+        ...
+
+    def batch(self, step: int) -> Any:
+        """This rank's share of the global batch of `step` (from 0): a pure function of seed and step."""
+        ...
+
+    def loss(self, batch: Any, step: int) -> tuple[torch.Tensor, dict[str, torch.Tensor | float]]:
+        """The loss of the **global** batch and its signals, equal on all ranks.
+
+        Representations of the other ranks come from `distributed.gather`, whose backward keeps this
+        rank's slice, so that the *sum* of parameter gradients over ranks is the gradient of the
+        global loss; the loop does that sum.
+        """
+        ...
+
+    def evaluate(self, splits: Sequence[Split]) -> dict[Split, Evaluation]:
+        """Measure the model as it is on each split, encoding shared documents once; equal on all ranks."""
+        ...
+
+    def export(self, folder: Path) -> None:
+        """Write the model in Hugging Face format. Called on rank 0 only."""
+        ...
+
+
+def parameter_groups(named: Iterable[tuple[str, torch.nn.Parameter]], weight_decay: float) -> list[dict[str, Any]]:
+    """Two AdamW groups: matrices decay, vectors (biases, norms) do not.
+
+    `named` is `model.named_parameters()`, which yields a tied matrix once.
+    """
+    decayed, kept = [], []
+    for _, parameter in named:
+        if parameter.requires_grad:
+            (decayed if parameter.ndim >= 2 else kept).append(parameter)
+    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": kept, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]
