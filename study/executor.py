@@ -32,6 +32,7 @@ LOCAL = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.3",
     "RAY_TRAIN_METRICS_ENABLED": "0",
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "180",
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_DEDUP_LOGS": "0",
@@ -97,7 +98,8 @@ class Engine:
         for kind, amount in gang.items():
             if amount > have.get(kind, 0):
                 raise Unreachable(
-                    f"a trial needs {amount:g} {kind} ({wanted.workers} workers), the cluster has {have.get(kind, 0):g}; "
+                    f"a trial needs {amount:g} {kind} ({wanted.workers} workers), the cluster has "
+                    f"{have.get(kind, 0):g}; "
                     "lower resources.workers, or use a larger cluster with --address"
                 )
         room = min(int(have[kind] // amount) for kind, amount in gang.items() if amount)
@@ -109,6 +111,7 @@ class Engine:
         job = {
             "ledger": self._address,
             "launch": self.launch,
+            "own_cluster": self._temporary is not None,
             "resources": study.resources.model_dump(),
             "scratch": str(scratch),
             "logs": str(self.storage / "logs"),
@@ -150,7 +153,7 @@ class LedgerSearcher(Searcher):
         self.ledger, self.job = ledger, job
         self.numbers: dict[str, int] = {}
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    def suggest(self, trial_id: str) -> Any:
         number = ray.get(self.ledger.ask.remote())
         if number is None:
             return Searcher.FINISHED

@@ -4,13 +4,13 @@ The ledger actor appends; tracking replays it into MLflow from where it left off
 its curves from it. A line is one JSON object with a key `op`:
 
     {"op": "study", "params": {...}, "tags": {...}, "time": ms}
-    {"op": "trial", "trial": n, "params": {...}, "tags": {...}, "time": ms}
-    {"op": "replicate", "trial": n, "replicate": r, "seed": s, "time": ms}
+    {"op": "trial", "trial": n, "replicates": number of them, "params": {...}, "tags": {...}, "time": ms}
+    {"op": "replicate", "trial": n, "replicate": r, "seed": s, "tags": {...}, "time": ms}
     {"op": "metrics", "trial": n, "replicate": r, "records": [{"step": s, "time": ms, "metrics": {...}}]}
     {"op": "values", "trial": n | null, "replicate": r | null, "values": {...}, "step": s, "time": ms}
     {"op": "end", "trial": n | null, "replicate": r | null, "status": "FINISHED" | "KILLED" | "FAILED",
      "tags": {...}, "time": ms}
-    {"op": "artifact", "path": absolute path, "artifact_path": name, "time": ms}
+    {"op": "artifact", "path": absolute path, "artifact_path": folder in the run, "time": ms}
 
 `trial: null` is the study (MLflow's parent run), `replicate: null` the trial as a whole. `trial` and
 `study` may come again after an interruption: they reopen the same run. Non-finite metrics are written
@@ -55,9 +55,7 @@ class Journal:
 
     def append(self, *entries: dict[str, Any]) -> None:
         """Write the entries and put them on disk before returning; after an OSError none of them is there."""
-        lines = [
-            json.dumps(_encode(entry), separators=(",", ":"), allow_nan=False) + "\n" for entry in entries
-        ]
+        lines = [json.dumps(_encode(entry), separators=(",", ":"), allow_nan=False) + "\n" for entry in entries]
         data = "".join(lines).encode()
         try:
             written = 0
@@ -72,9 +70,7 @@ class Journal:
         for entry in entries:
             self._note(entry)
 
-    def append_records(
-        self, trial: int, replicate: int, records: Iterable[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
+    def append_records(self, trial: int, replicate: int, records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Append the records above the high-water mark, and return those."""
         mark = self.high_water(trial, replicate)
         fresh = [record for record in records if record["step"] > mark]
@@ -116,7 +112,7 @@ class Journal:
                 self._ended.discard((entry.get("trial"), entry.get("replicate")))
 
     def _drop_partial_line(self) -> int:
-        """A kill in the middle of a write leaves half a line, promised to nobody. Returns the size without it."""
+        """A kill in the middle of a write leaves half a line, promised to nobody. Returns the size left."""
         if not self.path.exists():
             return 0
         with self.path.open("r+b") as file:
@@ -142,11 +138,7 @@ def _encode(value: Any) -> Any:
 
 def _decode(entry: dict[str, Any]) -> dict[str, Any]:
     for record in entry.get("records", ()):
-        record["metrics"] = {
-            k: _NAMES.get(v, v) if isinstance(v, str) else v for k, v in record["metrics"].items()
-        }
+        record["metrics"] = {k: _NAMES.get(v, v) if isinstance(v, str) else v for k, v in record["metrics"].items()}
     if "values" in entry:
-        entry["values"] = {
-            k: _NAMES.get(v, v) if isinstance(v, str) else v for k, v in entry["values"].items()
-        }
+        entry["values"] = {k: _NAMES.get(v, v) if isinstance(v, str) else v for k, v in entry["values"].items()}
     return entry

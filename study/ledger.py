@@ -228,9 +228,7 @@ class Ledger:
             trial.report(value, record["step"])
             last = record["step"] >= self._config(row).steps
             if not last and record["step"] > 0 and trial.should_prune():
-                row.stop = (
-                    f"pruned at step {record['step']}: {objective.name} {value:.4g} lags behind the other trials"
-                )
+                row.stop = f"pruned at step {record['step']}: {objective.name} {value:.4g} lags behind the other trials"
         self._store(row)
         self._changed()
 
@@ -312,7 +310,8 @@ class Ledger:
         trial = optuna.Trial(self._study, self._trial_id(row.number))
         if self._frozen(row.number).state.is_finished():
             return
-        if row.state in ("complete", "collapsed", "pruned"):
+        told = any(name.endswith(":collapse") for name in self._frozen(row.number).system_attrs)
+        if row.state in ("complete", "collapsed", "pruned") and not told:
             trial.set_constraint("collapse", 1.0 if row.state == "collapsed" else -1.0)
         if row.state == "complete":
             self._study.tell(trial, [row.values[o.name] for o in self.spec.objectives])
@@ -510,7 +509,9 @@ class Ledger:
 
     def _newest_checkpoint(self, number: int) -> str | None:
         folders = [*self._folder(number).glob("replicate-*/model"), *self._folder(number).glob("replicate-*/step-*")]
-        return str(max(folders, key=lambda path: (path.parent.name, path.name != "model", path.name))) if folders else None
+        return (
+            str(max(folders, key=lambda path: (path.parent.name, path.name != "model", path.name))) if folders else None
+        )
 
     def _trials(self) -> list[optuna.trial.FrozenTrial]:
         return [t for t in self._study.get_trials(deepcopy=False) if t.state != TrialState.WAITING]
@@ -588,7 +589,9 @@ def check_same(attributes: Mapping[str, Any], wanted: dict[str, Any], name: str)
     if different:
         shown = "; ".join(f"{key} was {stored.get(key)!r}, now {wanted.get(key)!r}" for key in different[:5])
         more = f" and {len(different) - 5} more" if len(different) > 5 else ""
-        raise Refused(f"the study {name} was begun differently: {shown}{more}. Undo the change, or begin anew with --fresh")
+        raise Refused(
+            f"the study {name} was begun differently: {shown}{more}. Undo the change, or begin anew with --fresh"
+        )
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     if stored is not None and outlook.idle and not retries:
         summary = json.loads((storage / "summary.json").read_text())
         if summary["status"] == "finished":
-            print(final_text(summary, storage), file=sys.stderr if options.json else sys.stdout)
+            print(final_text(summary, storage / "report.html"), file=sys.stderr if options.json else sys.stdout)
             _print_json(options, summary)
             return FINISHED
     lock = Lock(storage / "lock")
@@ -169,6 +169,7 @@ class Session:
         )  # fmt: skip
         ray.get(actor.prepared.remote(inputs.facts, inputs.baselines))
         fitting = threading.Thread(target=self._fit, args=(engine, concurrency), daemon=True)
+        display.update(ray.get(actor.summary.remote()))
         fitting.start()
         told = False
         while fitting.is_alive():
@@ -185,7 +186,7 @@ class Session:
         if not ray.get(actor.close.remote(artifacts, MLFLOW_WAIT_S)):
             display.message(f"{self.tracking_uri} does not have everything yet; the same command sends the rest")
         summary = json.loads((self.storage / "summary.json").read_text())
-        display.close(summary)
+        display.close(summary, self.storage / "report.html")
         _print_json(self.options, summary, out)
         return {"finished": FINISHED, "failed": FAILED, "interrupted": INTERRUPTED}[summary["status"]]
 
@@ -254,7 +255,9 @@ def _check_writable(storage: Path) -> None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise ValueError(f"--storage {storage}: cannot write there ({error.strerror}); name a folder you own") from error
+        raise ValueError(
+            f"--storage {storage}: cannot write there ({error.strerror}); name a folder you own"
+        ) from error
     if shutil.disk_usage(storage).free < 2**28:
         raise ValueError(f"--storage {storage}: less than 256 MiB are free there")
 
@@ -271,9 +274,7 @@ def _listing() -> str:
     return "\n".join(lines)
 
 
-def _plan(
-    name: str, profile: str, study: spec.Study, storage: Path, tracking_uri: str, outlook: ledger.Outlook
-) -> str:
+def _plan(name: str, profile: str, study: spec.Study, storage: Path, tracking_uri: str, outlook: ledger.Outlook) -> str:
     """What `--dry-run` prints."""
     space = ledger.explore(study)
     steps = study.config.steps * study.replicates

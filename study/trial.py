@@ -7,7 +7,12 @@ Metrics do not pass through Tune or Train: their report queues can hang and lose
 
 from __future__ import annotations
 
+import importlib
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +34,9 @@ def ledger_handle(address: dict[str, str]) -> Any:
 def launch(config: dict[str, Any]) -> None:
     """Tune function: run the gang of trial `config["number"]` to its end."""
     import ray
-    from ray.train import FailureConfig, RunConfig, ScalingConfig
-    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+    from ray.train.v2.api.config import FailureConfig, RunConfig, ScalingConfig
+
+    from study.gang import Gang
 
     job = config["job"]
     resources = job["resources"]
@@ -38,8 +44,9 @@ def launch(config: dict[str, Any]) -> None:
     per_worker = {"CPU": resources["cpus_per_worker"]}
     if resources["gpus_per_worker"]:
         per_worker["GPU"] = resources["gpus_per_worker"]
-    trainer = DataParallelTrainer(
+    trainer = Gang(
         work,
+        own_cluster=job["own_cluster"],
         train_loop_config={"number": config["number"], "job": job},
         scaling_config=ScalingConfig(
             num_workers=resources["workers"],
@@ -69,7 +76,7 @@ def work(config: dict[str, Any]) -> None:
     ledger = ledger_handle(job["ledger"])
     here = ray.train.get_context()
     rank, world_size = here.get_world_rank(), here.get_world_size()
-    begun = ray.get(ledger.begin.remote(number)) if rank == 0 else None
+    begun: dict[str, Any] = ray.get(ledger.begin.remote(number)) if rank == 0 else {}
     if world_size > 1:
         begun = broadcast_from_rank_zero(begun)
     if begun["state"] is not None:
@@ -94,9 +101,6 @@ def work(config: dict[str, Any]) -> None:
 def _train(
     begun: dict[str, Any], number: int, job: dict[str, Any], rank: int, world_size: int, ledger: Any
 ) -> dict[str, Any]:
-    import importlib
-    from dataclasses import asdict
-
     import ray
 
     from trainables import distributed, loop
@@ -118,8 +122,8 @@ def _train(
                 attempt=attempt,
                 rank=rank,
                 world_size=world_size,
-                send=lambda records, r=replicate: ledger.report.remote(number, attempt, r, records),
-                send_facts=lambda facts, r=replicate: ledger.describe.remote(number, attempt, r, facts),
+                send=partial(ledger.report.remote, number, attempt, replicate),
+                send_facts=partial(ledger.describe.remote, number, attempt, replicate),
             )
             outcome = asdict(loop.run(recipe_module, config, context))
             outcome.pop("per_item")
@@ -131,53 +135,44 @@ def _train(
     return outcome
 
 
-class _process_group:
+@contextmanager
+def _process_group(rank: int, world_size: int, device: Any) -> Iterator[None]:
     """A gloo or nccl group over the gang; nothing for a gang of one."""
+    if world_size == 1:
+        yield
+        return
+    import ray
+    import torch.distributed as dist
+    from ray.train.collective import broadcast_from_rank_zero
 
-    def __init__(self, rank: int, world_size: int, device: Any) -> None:
-        self.rank, self.world_size, self.device = rank, world_size, device
-
-    def __enter__(self) -> None:
-        if self.world_size == 1:
-            return
-        import ray
-        import torch.distributed as dist
-        from ray.train.collective import broadcast_from_rank_zero
-
-        store = address = None
-        host = ray.util.get_node_ip_address()
-        if self.rank == 0:
-            # Port 0: the store takes a free one itself, so that no other process can take it in between.
-            store = dist.TCPStore(host, 0, self.world_size, is_master=True, wait_for_workers=False)
-            address = (host, store.port)
-        host, port = broadcast_from_rank_zero(address)
-        if store is None:
-            store = dist.TCPStore(host, port, self.world_size, is_master=False)
-        backend = "nccl" if self.device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.world_size)
-
-    def __exit__(self, *exception: object) -> None:
-        if self.world_size > 1:
-            import torch.distributed as dist
-
-            dist.destroy_process_group()
+    host = ray.util.get_node_ip_address()
+    if rank == 0:
+        # Port 0: the store takes a free one itself, so that no other process can take it in between.
+        store = dist.TCPStore(host, 0, world_size, is_master=True, wait_for_workers=False)
+        broadcast_from_rank_zero((host, store.port))
+    else:
+        master, port = broadcast_from_rank_zero(None)
+        store = dist.TCPStore(master, port, world_size, is_master=False)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", store=store, rank=rank, world_size=world_size)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
 
 
-class _log_file:
+@contextmanager
+def _log_file(path: Path, rank: int) -> Iterator[None]:
     """Python logging of this worker goes to a file of its trial in the study's storage."""
-
-    def __init__(self, path: Path, rank: int) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.handler = logging.FileHandler(path)
-        self.handler.setFormatter(logging.Formatter(f"%(asctime)s rank {rank} %(levelname)s %(name)s: %(message)s"))
-
-    def __enter__(self) -> None:
-        logging.getLogger().addHandler(self.handler)
-        logging.getLogger("trainables").setLevel(logging.INFO)
-
-    def __exit__(self, *exception: object) -> None:
-        logging.getLogger().removeHandler(self.handler)
-        self.handler.close()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter(f"%(asctime)s rank {rank} %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger().addHandler(handler)
+    logging.getLogger("trainables").setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+        handler.close()
 
 
 def _peer_lost(error: Exception, world_size: int) -> bool:

@@ -15,6 +15,14 @@ def active() -> bool:
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
+def rank() -> int:
+    return dist.get_rank() if active() else 0
+
+
+def world_size() -> int:
+    return dist.get_world_size() if active() else 1
+
+
 class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx, local: torch.Tensor) -> torch.Tensor:

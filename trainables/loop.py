@@ -48,6 +48,7 @@ class Outcome:
     seconds: float = 0.0
     """Time in the loop over all attempts, evaluation and checkpoints included."""
 
+
 def learning_rate(optimiser: Optimiser, step: int, steps: int) -> float:
     """The rate used by step `step` (from 0) of `steps`: linear warm-up, then the schedule down to 0.
 
@@ -79,7 +80,7 @@ def run(recipe_module: Any, config: TrainerConfig, context: Context) -> Outcome:
     """
     checkpoints = Checkpoints(context.folder, context.attempt)
     recorded = distributed.broadcast_object(checkpoints.result() if context.rank == 0 else None)
-    if recorded is not None:
+    if isinstance(recorded, dict):
         return Outcome(**recorded)
     if context.rank == 0:
         checkpoints.claim()
@@ -266,4 +267,4 @@ def _floats(signals: dict[str, torch.Tensor | float]) -> dict[str, float]:
     """All signals as floats with one transfer from the device."""
     tensors = {name: value for name, value in signals.items() if isinstance(value, torch.Tensor)}
     moved = dict(zip(tensors, torch.stack([t.detach().double() for t in tensors.values()]).tolist(), strict=True))
-    return {name: moved.get(name, value) for name, value in signals.items()}  # type: ignore[misc]
+    return {name: moved[name] if name in moved else float(value) for name, value in signals.items()}

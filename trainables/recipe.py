@@ -182,9 +182,13 @@ def parameter_groups(named: Iterable[tuple[str, torch.nn.Parameter]], weight_dec
 
     `named` is `model.named_parameters()`, which yields a tied matrix once.
     """
-    decayed, kept = [], []
+    decayed: list[torch.nn.Parameter] = []
+    kept: list[torch.nn.Parameter] = []
     for _, parameter in named:
         if parameter.requires_grad:
             (decayed if parameter.ndim >= 2 else kept).append(parameter)
-    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": kept, "weight_decay": 0.0}]
+    groups: list[dict[str, Any]] = [
+        {"params": decayed, "weight_decay": weight_decay},
+        {"params": kept, "weight_decay": 0.0},
+    ]
     return [group for group in groups if group["params"]]

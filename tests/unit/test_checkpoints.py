@@ -50,7 +50,7 @@ def test_damaged_checkpoint_is_passed_over(tmp_path, damage) -> None:
 def test_older_attempt_is_refused_at_its_next_write(tmp_path) -> None:
     old = saved(tmp_path, 1, attempt=1)
     new = saved(tmp_path, attempt=2)
-    with pytest.raises(StaleAttempt, match="attempt 1 .* superseded by attempt 2"):
+    with pytest.raises(StaleAttempt, match=r"attempt 1 .* superseded by attempt 2"):
         old.save(2, {"w": torch.zeros(1)}, {})
     with pytest.raises(StaleAttempt):
         old.finish({"state": "complete"})

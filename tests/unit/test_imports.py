@@ -12,7 +12,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted([*(ROOT / "study").rglob("*.py"), *(ROOT / "trainables").rglob("*.py")])
 
-RAY = {"study/executor.py", "study/trial.py", "study/run.py", "study/submit.py", "trainables/context.py"}
+RAY = {
+    "study/executor.py",
+    "study/gang.py",
+    "study/trial.py",
+    "study/run.py",
+    "study/submit.py",
+    "trainables/context.py",
+}
 OPTUNA = {"study/ledger.py"}
 MLFLOW = {"study/tracking.py", "study/tracking_runs.py", "study/tracking_uri.py"}
 

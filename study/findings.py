@@ -1,0 +1,246 @@
+"""What a study found: read from its storage folder, computed once, drawn and worded elsewhere."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from study.significance import LEVEL, Mean, holm, mean
+from study.words import Trial, at, best_trial, enumerate_words, number, objective, reported, value_of
+
+COST = "flops"
+"""The recorded metric that effectiveness is paid for with, where a recipe reports it."""
+NEEDED = ("study", "status", "objectives", "trials", "worker_seconds", "parameter")
+
+
+@dataclass
+class Curve:
+    """What the first replicate of a trial logged, in the order of its steps."""
+
+    loss: list[tuple[int, float]] = field(default_factory=list)
+    evaluations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
+    """Validation metrics by step, the untrained model (step 0) included."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The best trial against something else, paired over the queries that both answered."""
+
+    name: str
+    number: int
+    untrained: bool
+    value: float
+    gap: Mean
+    adjusted_p: float
+
+    @property
+    def distinct(self) -> bool:
+        return self.adjusted_p < LEVEL
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The most effective evaluation of any trial that costs at most `budget`."""
+
+    budget: float
+    trial: Trial
+    step: int
+    value: float
+    cost: float
+
+
+class Findings:
+    """A study's storage, read: summary, curves, per-query values, comparisons.
+
+    Raises a ValueError that names the file where the summary is missing or is not one.
+    """
+
+    def __init__(self, storage: Path) -> None:
+        self.storage = storage
+        self.summary = _summary(storage / "summary.json")
+        self.trials: list[Trial] = self.summary["trials"]
+        self.parameter: str = self.summary["parameter"]
+        self.metric, self.more = objective(self.summary)
+        self.best = best_trial(self.summary)
+        self.key = reported(self.best, self.metric) if self.best else self.metric
+        measured = [trial for trial in self.trials if value_of(trial, self.metric) is not None]
+        self.complete = [trial for trial in measured if trial["state"] == "complete"]
+        self.curves = _curves(storage / "journal.jsonl", self.metric)
+        self.items = {t["number"]: _items(storage, t["number"], "test", self.metric) for t in self.trials}
+        self.untrained_items = {
+            t["number"]: _items(storage, t["number"], "untrained.test", self.metric) for t in self.trials
+        }
+        self.interval = self._interval(self.best["number"]) if self.best else None
+        self.comparisons = self._comparisons()
+
+    @property
+    def finished(self) -> bool:
+        return self.summary["status"] == "finished"
+
+    @property
+    def seeds(self) -> int:
+        """The most replicates that any trial has."""
+        return max((len(t.get("replicates") or ()) for t in self.trials), default=0)
+
+    def has(self, metric: str) -> bool:
+        return any(value_of(trial, metric) is not None for trial in self.trials)
+
+    def is_better(self, one: float, other: float) -> bool:
+        return one > other if self.more else one < other
+
+    def best_untrained(self) -> Trial | None:
+        """The trial whose untrained model scores best on the reported split.
+
+        Chosen on the reported split itself: the reference gets every advantage.
+        """
+        key = f"untrained.{self.key}"
+        measured = [trial for trial in self.trials if value_of(trial, key) is not None]
+        pick = max if self.more else min
+        return pick(measured, key=lambda trial: value_of(trial, key)) if measured else None  # type: ignore[arg-type,return-value]
+
+    def last_value(self, trial: Trial) -> float | None:
+        """A trial's last validation value after some training: final, or when it was stopped."""
+        evaluated = [m.get(self.metric) for step, m in self.curve(trial).evaluations if step > 0]
+        logged = [value for value in map(number, evaluated) if value is not None]
+        return value_of(trial, self.metric) if not logged else logged[-1]
+
+    def curve(self, trial: Trial) -> Curve:
+        return self.curves.get(trial["number"], Curve())
+
+    def paid(self, trial: Trial) -> list[tuple[float, float, int]]:
+        """(cost, effectiveness, step) of each validation of a trained model of this trial."""
+        points = [
+            (spent, value, step)
+            for step, metrics in self.curve(trial).evaluations
+            if step > 0
+            and (spent := number(metrics.get(COST))) is not None
+            and (value := number(metrics.get(self.metric))) is not None
+        ]
+        final = (value_of(trial, COST), value_of(trial, self.metric))
+        if not points and final[0] is not None and final[1] is not None:
+            points = [(final[0], final[1], trial.get("steps") or 0)]
+        return points
+
+    def matched(self) -> list[Matched]:
+        """For each round level of cost that was reached, the best that any trial offers within it."""
+        offers = [(trial, *point) for trial in self.trials for point in self.paid(trial)]
+        rows: list[Matched] = []
+        for budget in _round_levels([spent for _, spent, _, _ in offers]):
+            within = [offer for offer in offers if offer[1] <= budget]
+            if not within:
+                continue
+            trial, spent, value, step = (max if self.more else min)(within, key=lambda offer: offer[2])
+            rows.append(Matched(budget, trial, step, value, spent))
+        return rows
+
+    def front(self, points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+        """The (cost, effectiveness) pairs that no other pair beats in both, by rising cost."""
+        kept: list[tuple[float, float]] = []
+        for spent, value in sorted(points, key=lambda p: (p[0], -p[1] if self.more else p[1])):
+            if not kept or self.is_better(value, kept[-1][1]):
+                kept.append((spent, value))
+        return kept
+
+    def _interval(self, number_: int) -> Mean | None:
+        values = list(self.items[number_].values())
+        return mean(values) if self.key.startswith("test.") and len(values) > 1 else None
+
+    def _comparisons(self) -> list[Comparison]:
+        """The best against every other complete trial and the best untrained model, Holm over all of them."""
+        if self.best is None or self.interval is None:
+            return []
+        own = self.items[self.best["number"]]
+        others = [(t, False, self.items[t["number"]]) for t in self.complete if t is not self.best]
+        untrained = self.best_untrained()
+        if untrained is not None:
+            others.append((untrained, True, self.untrained_items[untrained["number"]]))
+        found: list[tuple[Trial, bool, Mapping[str, float], Mean]] = []
+        for trial, is_untrained, items in others:
+            shared = sorted(own.keys() & items.keys())
+            if len(shared) > 1:
+                gap = mean([own[query] - items[query] for query in shared])
+                found.append((trial, is_untrained, items, gap))
+        adjusted = holm([gap.p for *_, gap in found])
+        return [
+            Comparison(
+                name=("untrained, " if is_untrained else "") + at(trial, self.parameter),
+                number=trial["number"],
+                untrained=is_untrained,
+                value=fmean(items.values()),
+                gap=gap,
+                adjusted_p=p,
+            )
+            for (trial, is_untrained, items, gap), p in zip(found, adjusted, strict=True)
+        ]
+
+
+def _summary(path: Path) -> dict[str, Any]:
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path} does not exist: no study was run in this folder; --storage names another") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} cannot be read as a study's summary: {error}") from None
+    missing = [key for key in NEEDED if not isinstance(summary, dict) or key not in summary]
+    if missing:
+        raise ValueError(f"{path} is not a study's summary: it lacks {enumerate_words(missing)}")
+    return summary
+
+
+def _curves(path: Path, metric: str) -> dict[int, Curve]:
+    """First replicates only. The journal may be growing while it is read: half a last line is left out."""
+    curves: dict[int, Curve] = {}
+    if not path.exists():
+        return curves
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            if not line.endswith("\n") or '"metrics"' not in line:
+                continue
+            entry = json.loads(line)
+            if entry.get("op") != "metrics" or entry["replicate"] != 0:
+                continue
+            curve = curves.setdefault(entry["trial"], Curve())
+            for record in entry["records"]:
+                # Non-finite metrics are strings in the journal; float() reads them back.
+                metrics = {name: float(value) for name, value in record["metrics"].items()}
+                if "train.loss" in metrics:
+                    curve.loss.append((record["step"], metrics["train.loss"]))
+                if metric in metrics:
+                    curve.evaluations.append((record["step"], metrics))
+    return curves
+
+
+def _items(storage: Path, trial: int, split: str, metric: str) -> dict[str, float]:
+    """Query -> value, averaged over the replicates that have a result; empty where none has."""
+    found: list[dict[str, float]] = []
+    for path in sorted((storage / "trials" / f"{trial:04d}").glob("replicate-*/result.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        items = (result.get("per_item") or {}).get(split, {}).get(metric)
+        if items:
+            found.append(items)
+    shared = set.intersection(*map(set, found)) if found else set()
+    return {query: fmean(items[query] for items in found) for query in sorted(shared)}
+
+
+def _round_levels(values: list[float], most: int = 7) -> list[float]:
+    """Up to `most` round numbers (1, 2, 5 times a power of ten) that cover the positive values.
+
+    >>> _round_levels([0.3, 4.0])
+    [0.5, 1.0, 2.0, 5.0]
+    """
+    positive = [value for value in values if value > 0]
+    if not positive:
+        return []
+    low, high = min(positive), max(positive)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ladder = [times * 10.0**power for power in powers for times in (1, 2, 5)]
+    inside = [level for level in ladder if level >= low]
+    last = next((i for i, level in enumerate(inside) if level >= high), len(inside) - 1)
+    levels = inside[: last + 1]
+    stride = math.ceil(len(levels) / most)
+    return levels[::-1][::stride][::-1]

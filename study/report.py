@@ -1,0 +1,190 @@
+"""The answer to a study, in one file that opens anywhere: `python -m study.report NAME [--storage DIR]`.
+
+Reads a storage folder and writes `report.html`, with its figures inside, and the figures as PNGs
+beside it. It starts no study and opens no database, so it can be run while a study is running.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from study.answer import accounts, answer, caveats, notes
+from study.findings import COST, Findings
+from study.words import (
+    STATES,
+    Trial,
+    at,
+    difference,
+    label,
+    mlflow_hint,
+    number,
+    p_value,
+    parameters,
+    reason_of,
+    seconds,
+    setting,
+    show,
+    value_of,
+)
+
+FIGURES = ("parameter_curve", "matched_cost", "pareto", "loss_curves")
+"""Functions of `study.plots`, and the names of their PNGs."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m study.report", description="Write the report of a study.")
+    parser.add_argument("name", metavar="NAME", help="the study's name, or the .py file it was run from")
+    parser.add_argument("--storage", type=Path, metavar="DIR", help="the study's folder (default: studies/NAME)")
+    options = parser.parse_args(arguments)
+    storage = options.storage or Path("studies") / Path(options.name).stem
+    try:
+        path = write(storage)
+    except (ValueError, OSError) as error:
+        print(f"study.report: {error}", file=sys.stderr)
+        return 2
+    print(path)
+    return 0
+
+
+def write(storage: Path) -> Path:
+    """Write `report.html` and its PNGs into the storage folder of a study; returns the page's path.
+
+    Raises a ValueError that names the file where the folder holds no summary.
+    """
+    findings = Findings(storage)
+    page = _template().render(
+        f=findings,
+        answer=answer(findings),
+        accounts=accounts(findings),
+        caveats=caveats(findings),
+        s=findings.summary,
+        figures=_figures(findings),
+        columns=_columns(findings),
+        rows=[_row(findings, trial) for trial in findings.trials],
+        matched=findings.matched(),
+        stopped=[trial for trial in findings.trials if trial["state"] not in ("complete", "running")],
+        costs=_costs(findings.summary),
+        notes=notes(findings),
+        dataset=_flat(findings.summary.get("dataset") or {}),
+        hint=mlflow_hint(findings.summary),
+        updated=_moment(findings.summary.get("updated")),
+        at=at, difference=difference, label=label, p_value=p_value, reason_of=reason_of, show=show,
+        value_of=value_of, COST=COST,
+    )  # fmt: skip
+    target = storage / "report.html"
+    _put(target, page.encode())
+    return target
+
+
+def _template() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    # Autoescape: names, reasons and error messages are other people's text.
+    loader = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("report.html.jinja")
+
+
+def _figures(findings: Findings) -> dict[str, str]:
+    """Draw what there is to draw: each PNG goes beside the page, and in base64 into it."""
+    from study import plots
+
+    drawn = {}
+    for name in FIGURES:
+        png = getattr(plots, name)(findings)
+        if png is not None:
+            _put(findings.storage / f"{name}.png", png)
+            drawn[name] = base64.b64encode(png).decode()
+    return drawn
+
+
+@dataclass(frozen=True)
+class Column:
+    title: str
+    cell: Callable[[Trial], str]
+    text: bool = False
+
+
+def _columns(findings: Findings) -> list[Column]:
+    """The table of trials: what was measured decides which columns there are."""
+    metrics = [findings.metric, f"test.{findings.metric}", f"untrained.{findings.key}", COST]
+    recorded = {name for trial in findings.trials for name in (trial.get("values") or {})}
+    metrics += sorted(name for name in recorded if name.startswith("active_"))
+
+    def parameter(name: str) -> Column:
+        return Column(name, lambda t: setting((t.get("params") or {}).get(name, "–")), text=True)
+
+    def measured(name: str) -> Column:
+        title = label(name) if "." in name or name != findings.metric else f"validation {label(name)}"
+        return Column(title, lambda t: show(value_of(t, name)))
+
+    return [
+        *(parameter(name) for name in parameters(findings.trials, findings.parameter)),
+        Column("steps", lambda t: f"{t.get('steps') or 0}/{t.get('planned_steps') or '–'}"),
+        *(measured(name) for name in dict.fromkeys(metrics) if findings.has(name)),
+        Column("worker-seconds", lambda t: f"{number(t.get('worker_seconds')) or 0:,.0f}"),
+        Column("attempts", lambda t: str(t.get("attempts", 1))),
+    ]
+
+
+def _row(findings: Findings, trial: Trial) -> dict[str, Any]:
+    return {
+        "trial": trial,
+        "best": trial is findings.best,
+        "state": trial["state"] if trial["state"] in STATES else "other",
+    }
+
+
+def _costs(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    spent = summary["worker_seconds"]
+    rows = [
+        ("used", spent.get("used"), "held by the workers of all trials, over all attempts"),
+        ("saved", spent.get("saved"), "steps not run because a trial was stopped early, at its own pace"),
+        (
+            "overhead",
+            spent.get("overhead"),
+            "of what was used, outside the training loop: start-up, waiting, shutting down",
+        ),
+    ]
+    shown = [
+        (name, f"{value:,.0f} worker-seconds", text) for name, raw, text in rows if (value := number(raw)) is not None
+    ]
+    wall = number(summary.get("wall_seconds"))
+    return shown + ([("wall clock", seconds(wall), "all launches together")] if wall else [])
+
+
+def _flat(value: Any, prefix: str = "") -> list[tuple[str, str]]:
+    """Nested facts as (dotted name, text) pairs."""
+    if isinstance(value, Mapping):
+        return [pair for key, item in value.items() for pair in _flat(item, f"{prefix}.{key}" if prefix else str(key))]
+    if isinstance(value, list | tuple):
+        value = ", ".join(map(str, value))
+    return [(prefix or "dataset", str(value))]
+
+
+def _moment(text: Any) -> str:
+    try:
+        return f"{datetime.fromisoformat(str(text)):%Y-%m-%d %H:%M}"
+    except ValueError:
+        return ""
+
+
+def _put(path: Path, data: bytes) -> None:
+    """Written aside, then moved: a reader never sees half a file."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside.write_bytes(data)
+    os.replace(aside, path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,267 @@
+"""The journal, replayed into MLflow in order: one parent run per study, one child per trial.
+
+The tracker reads the journal from a thread of its own, so that nothing ever waits for MLflow. Its state
+file holds the offset behind the last entry that MLflow has taken. Whatever is sent again after a crash
+changes nothing: runs are searched by their tags before they are created, MLflow drops a metric whose
+name, step, time and value it has already, and the rest is set, not added. So a lost or older state file
+is not a fault, and a tracking store that has lost the runs is filled again from the start.
+
+- A server that is away, slow, failing, or closed to us (401, 403) is asked again for ever.
+- An item that MLflow refuses for good is logged, counted in `snapshot()["rejected"]` and left out.
+- A run or an experiment that somebody deleted is restored when the journal has more for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from study.journal import Journal
+from study.tracking_runs import STUDY, LostError, Runs, State, initialise, refusal
+from study.tracking_uri import absolute_uri, check_uri, masked
+
+if TYPE_CHECKING:
+    from study.tracking_runs import Item
+
+__all__ = ["Tracker", "absolute_uri", "check_uri", "initialise"]
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0
+TRIES = 5
+"""How often something is sent whose failure may be its own fault or a passing one."""
+METRICS_PER_BATCH = 1000
+"""MLflow's limit."""
+
+
+class _StoppedError(Exception):
+    """The tracker was told to give up."""
+
+
+class _RefusedError(Exception):
+    """MLflow will never take this."""
+
+
+class Tracker:
+    """Replays `journal` into the MLflow at `uri`, as an experiment named `experiment`.
+
+    A `trial` entry carries `replicates`, the number of its replicates (1 where absent). With one, its
+    metrics go to the trial's own run and its `end` only adds tags; with several, each has a child run of
+    the trial's. `mlflow.*` tags of the `study` entry are put on every run.
+    """
+
+    def __init__(self, journal: Journal, state: Path, uri: str, experiment: str, study_id: str) -> None:
+        if not re.fullmatch(r"[\w.\-]+", study_id):
+            raise ValueError(f"study id {study_id!r}: accepted are letters, digits and _ . -")
+        self._journal = journal
+        self._path = state
+        self._uri = uri
+        self._state = State.load(state, masked(uri), experiment, study_id)
+        self._runs = Runs(uri, self._state)
+        self._error: str | None = None
+        self._news = threading.Event()
+        self._stop = threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._work, name="tracking", daemon=True)
+
+    def start(self) -> None:
+        """Begin with what the journal holds already. Returns at once, whatever the server does."""
+        self._news.set()
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There is something new in the journal."""
+        self._news.set()
+
+    def close(self, timeout_s: float) -> bool:
+        """Replay to the journal's end, for at most `timeout_s`. False when something is left to send."""
+        self._closing = True
+        self._news.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+        self._stop.set()
+        return self._journal.pending(self._state.offset) == 0
+
+    def snapshot(self) -> dict[str, Any]:
+        """Where the records are and how far they are; the URI is without its password."""
+        runs = dict(self._state.runs)
+        return {
+            "tracking_uri": masked(self._uri),
+            "experiment": self._state.experiment,
+            "parent_run_id": runs.pop(STUDY, None),
+            "runs": {int(key): run_id for key, run_id in runs.items() if "/" not in key},
+            "pending": self._journal.pending(self._state.offset),
+            "rejected": self._state.rejected,
+            "error": self._error,
+        }
+
+    # ---- the thread ----
+
+    def _work(self) -> None:
+        try:
+            self._patiently(self._runs.connect, for_ever=True)
+            while True:
+                self._news.wait()
+                self._news.clear()
+                closing = self._closing
+                self._replay()
+                if closing:
+                    return
+        except _StoppedError:
+            log.info("tracking stopped with %d entries to send", self._journal.pending(self._state.offset))
+        except Exception as error:
+            self._error = f"{type(error).__name__}: {error}"
+            log.exception("tracking ended; the journal keeps the rest for the next launch")
+
+    def _replay(self) -> None:
+        while True:
+            try:
+                return self._replay_rest()
+            except LostError as lost:
+                self._problem(f"run {lost} is no longer in MLflow: everything is sent again")
+                self._state.offset, self._state.rejected = 0, 0
+                self._state.runs.clear()
+                self._pause(FIRST_PAUSE_S)
+                self._patiently(self._runs.connect, for_ever=True)
+
+    def _replay_rest(self) -> None:
+        """Metrics are gathered per run until a batch is full or an entry of another kind comes."""
+        batches: dict[str, list[Item]] = {}
+        size, end = 0, self._state.offset
+        for end, entry in self._journal.read(self._state.offset):
+            if entry["op"] in ("metrics", "values"):
+                try:
+                    key, items = self._runs.key(entry), self._runs.metrics(entry)
+                except (KeyError, TypeError, ValueError) as error:
+                    self._reject(entry, error)
+                    continue
+                batches.setdefault(key, []).extend(items)
+                size += len(items)
+                if size < METRICS_PER_BATCH:
+                    continue
+            self._flush(batches)
+            size = 0
+            if entry["op"] not in ("metrics", "values"):
+                try:
+                    self._handle(entry)
+                except (_RefusedError, KeyError, TypeError, ValueError) as error:
+                    self._reject(entry, error)
+            self._advance(end)
+        self._flush(batches)
+        self._advance(end)
+
+    def _flush(self, batches: dict[str, list[Item]]) -> None:
+        for key, items in batches.items():
+            self._log(key, items)
+        batches.clear()
+
+    def _advance(self, offset: int) -> None:
+        if offset != self._state.offset:
+            self._state.offset = offset
+            self._patiently(lambda: self._state.save(self._path))
+
+    def _handle(self, entry: dict[str, Any]) -> None:
+        op, key = entry["op"], self._runs.key(entry)
+        if op == "study":
+            tags = entry.get("tags", {}).items()
+            self._state.tags |= {k: v for k, v in tags if k.startswith("mlflow.") and k != "mlflow.runName"}
+        elif op == "trial":
+            self._state.replicates[key] = entry.get("replicates", 1)
+        elif op == "replicate":
+            entry = entry | {"params": {"replicate.seed": entry["seed"]}}
+        if op in ("study", "trial", "replicate"):
+            if op != "replicate" or "/" in key:
+                self._attempt(key, lambda: self._runs.open(key, entry))
+            self._log(key, self._runs.facts(entry))
+        elif op == "end":
+            self._log(key, self._runs.facts(entry))
+            if entry.get("replicate") is None or "/" in key:
+                self._attempt(key, lambda: self._runs.end(key, entry["status"], entry["time"]))
+        elif op == "artifact":
+            self._upload(key, entry)
+        else:
+            raise ValueError(f"unknown op {op!r}")
+
+    def _log(self, key: str, items: list[Item]) -> None:
+        """What MLflow refuses is halved until only the items at fault are left out."""
+        if not items:
+            return
+        try:
+            self._attempt(key, lambda: self._runs.log(key, items))
+        except _RefusedError as error:
+            if len(items) == 1:
+                self._reject({"run": key, "item": dict(items[0])}, error)
+            else:
+                middle = len(items) // 2
+                self._log(key, items[:middle])
+                self._log(key, items[middle:])
+
+    def _upload(self, key: str, entry: dict[str, Any]) -> None:
+        """An artifact store that fails while the server answers (no credentials, say) holds nothing up."""
+        path, name = Path(entry["path"]), entry["artifact_path"]
+        problem: Exception = FileNotFoundError(f"{path} does not exist")
+        for attempt in range(TRIES if path.exists() else 0):
+            self._attempt(key, lambda: self._runs.alive(key))
+            try:
+                return self._runs.upload(key, path, name)
+            except Exception as error:
+                problem = error
+                self._problem(self._told(error))
+                self._pause(FIRST_PAUSE_S * 2**attempt)
+        self._log(key, self._runs.facts({"tags": {"artifact.error": f"{name}: {self._told(problem)}"}}))
+        raise _RefusedError(self._told(problem))
+
+    # ---- patience ----
+
+    def _attempt(self, key: str, action: Callable[[], T]) -> T:
+        """`action`, once more if the run was deleted and could be restored."""
+        try:
+            return self._patiently(action)
+        except _RefusedError:
+            if not self._patiently(lambda: self._runs.restore(key)):
+                raise
+            return self._patiently(action)
+
+    def _patiently(self, action: Callable[[], T], for_ever: bool = False) -> T:
+        """`action`, repeated until MLflow takes it. Raises _RefusedError when it never will."""
+        pause, doubts = FIRST_PAUSE_S, 0
+        while True:
+            try:
+                result = action()
+                if self._error:
+                    log.info("tracking goes on")
+                self._error = None
+                return result
+            except (LostError, _StoppedError):
+                raise
+            except Exception as error:
+                refused = refusal(error)
+                doubts += refused is None
+                if (refused or doubts == TRIES) and not for_ever:
+                    raise _RefusedError(self._told(error)) from error
+                self._problem(self._told(error))
+            self._pause(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
+
+    def _pause(self, seconds: float) -> None:
+        if self._stop.wait(seconds):
+            raise _StoppedError
+
+    def _problem(self, message: str) -> None:
+        if not self._error:
+            log.warning("tracking waits: %s", message)
+        self._error = message
+
+    def _reject(self, entry: dict[str, Any], error: Exception) -> None:
+        self._state.rejected += 1
+        log.warning("MLflow did not take %s: %s", str(entry)[:500], error)
+
+    def _told(self, error: Exception) -> str:
+        server = self._uri.rstrip("/")
+        first_line = str(error).strip().partition("\n")[0]
+        return f"{type(error).__name__}: {first_line}".replace(server, masked(server))[:1000]

@@ -1,0 +1,136 @@
+"""Is this a tracking URI that a study can be recorded at? Answered in seconds, without importing MLflow."""
+
+from __future__ import annotations
+
+import os
+import socket
+from configparser import ConfigParser
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    import requests
+
+SQLITE = "sqlite:///"
+SQLITE_HEADER = b"SQLite format 3\x00"
+DATABASES = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
+"""Default port of each database server that MLflow can keep its records in."""
+ACCEPTED = "sqlite:////absolute/path/mlflow.db, http(s)://HOST:PORT or postgresql|mysql|mssql://USER@HOST/DATABASE"
+
+
+def masked(uri: str) -> str:
+    """The URI without its password, for screens, logs and files."""
+    password = urlsplit(uri).password
+    return uri.replace(f":{password}@", ":***@", 1) if password else uri
+
+
+def absolute_uri(uri: str) -> str:
+    """The same place seen from any working folder: a relative SQLite path is made absolute."""
+    return f"{SQLITE}{sqlite_path(uri).absolute()}" if uri.startswith(SQLITE) else uri
+
+
+def sqlite_path(uri: str) -> Path:
+    """The file of a `sqlite:///` URI."""
+    return Path(uri.removeprefix(SQLITE).partition("?")[0])
+
+
+def check_uri(uri: str, timeout_s: float = 3.0) -> None:
+    """Refuse a URI that cannot work, before anything is started.
+
+    An SQLite file is checked on disk and its folder created. A server is asked once whether it is alive
+    and once whether it lets us in, a database server whether its port is open; each may take `timeout_s`
+    seconds to answer. Raises ValueError that names the URI (without its password) and what is accepted.
+    """
+    scheme = urlsplit(uri).scheme.partition("+")[0]
+    if uri.startswith(SQLITE):
+        _check_sqlite(uri)
+    elif scheme in ("http", "https"):
+        _check_server(uri, timeout_s)
+    elif scheme in DATABASES:
+        _check_database(uri, DATABASES[scheme], timeout_s)
+    elif scheme in ("", "file"):
+        raise ValueError(
+            f"tracking URI {uri!r} names no database or server (MLflow no longer writes to folders); "
+            f"accepted: {ACCEPTED}"
+        )
+    else:
+        raise ValueError(f"tracking URI {masked(uri)!r} has an unknown scheme; accepted: {ACCEPTED}")
+
+
+def _check_sqlite(uri: str) -> None:
+    path = sqlite_path(uri)
+    if path.name in ("", ":memory:"):
+        raise ValueError(f"tracking URI {uri!r} names no file; accepted: {ACCEPTED}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            with path.open("rb") as file:
+                header = file.read(len(SQLITE_HEADER))
+            if header not in (b"", SQLITE_HEADER):
+                raise ValueError(f"tracking URI {uri!r}: {path} exists and is not an SQLite database")
+    except OSError as error:
+        raise ValueError(f"tracking URI {uri!r} cannot be opened: {error}") from error
+    for place in (path.parent, path) if path.exists() else (path.parent,):
+        if not os.access(place, os.W_OK):
+            raise ValueError(f"tracking URI {uri!r}: {place} is not writable")
+
+
+def _check_database(uri: str, port: int, timeout_s: float) -> None:
+    parts = urlsplit(uri)
+    if not parts.hostname or not parts.path.strip("/"):
+        raise ValueError(f"tracking URI {masked(uri)!r} lacks a host or a database; accepted: {ACCEPTED}")
+    try:
+        socket.create_connection((parts.hostname, parts.port or port), timeout_s).close()
+    except OSError as error:
+        raise ValueError(f"no database server answers at tracking URI {masked(uri)!r}: {error}") from error
+
+
+def _check_server(uri: str, timeout_s: float) -> None:
+    if not urlsplit(uri).hostname:
+        raise ValueError(f"tracking URI {masked(uri)!r} lacks a host; accepted: {ACCEPTED}")
+    # /health is open to everybody, so the second question is one that needs a permission.
+    for path in ("/health", "/api/2.0/mlflow/experiments/search?max_results=1"):
+        answer = _get(uri, path, timeout_s)
+        if answer.status_code in (401, 403):
+            raise ValueError(
+                f"the server at tracking URI {masked(uri)!r} refuses us ({answer.status_code}: "
+                f"{answer.text.strip()[:200]}); set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, "
+                "or MLFLOW_TRACKING_TOKEN"
+            )
+        if answer.status_code >= 500:
+            raise ValueError(f"the server at tracking URI {masked(uri)!r} is failing ({answer.status_code})")
+    if answer.status_code != 200 or "json" not in answer.headers.get("content-type", ""):
+        raise ValueError(f"the server at tracking URI {masked(uri)!r} is not an MLflow server ({answer.status_code})")
+
+
+def _get(uri: str, path: str, timeout_s: float) -> requests.Response:
+    import requests
+
+    insecure = os.environ.get("MLFLOW_TRACKING_INSECURE_TLS", "").lower() in ("true", "1")
+    token = os.environ.get("MLFLOW_TRACKING_TOKEN")
+    credentials = _credentials()
+    try:
+        return requests.get(
+            uri.rstrip("/") + path,
+            auth=credentials,
+            headers={"Authorization": f"Bearer {token}"} if token and not credentials else {},
+            verify=not insecure and (os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or True),
+            timeout=timeout_s,
+        )
+    except (requests.RequestException, OSError) as error:
+        reason = str(error).replace(uri, masked(uri))
+        raise ValueError(
+            f"no server answers at tracking URI {masked(uri)!r} within {timeout_s:g} s: {reason}"
+        ) from error
+
+
+def _credentials() -> tuple[str, str] | None:
+    """User and password from where MLflow's client takes them: the environment, then its credentials file."""
+    file = ConfigParser()
+    file.read(Path("~/.mlflow/credentials").expanduser())
+    user, password = (
+        os.environ.get(name) or file.get("mlflow", name.lower(), fallback=None)
+        for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
+    )
+    return (user, password) if user and password else None

@@ -1,0 +1,379 @@
+"""The ledger on a real SQLite storage: endings, carrying on, fencing, pruning, budgets. No Ray, no torch."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from pathlib import Path
+
+import optuna
+import pytest
+
+from study.ledger import Ledger, Refused, default_url, existing_study, explore, outlook
+from study.lock import Held
+from study.spec import Budget, Objective, Pruner, Resources, Study
+from trainables.recipe import TrainerConfig
+
+
+class ToyConfig(TrainerConfig):
+    k: float = 1.0
+    width: int = 4
+
+
+@pytest.fixture(autouse=True)
+def toy_trainer(monkeypatch):
+    """A trainer of which only the config exists: the ledger never trains."""
+    module = types.ModuleType("trainables.toy.config")
+    module.METRICS = {"ndcg_at_10": "maximize", "flops": "minimize"}
+    package = types.ModuleType("trainables.toy")
+    package.config = module
+    monkeypatch.setitem(sys.modules, "trainables.toy", package)
+    monkeypatch.setitem(sys.modules, "trainables.toy.config", module)
+
+
+def space(trial):
+    trial.suggest_float("k", 0.1, 10, log=True)
+    trial.suggest_int("width", 1, 8)
+
+
+def toy(**changes) -> Study:
+    return Study(
+        **{
+            "question": "Which k?", "trainer": "toy", "parameter": "k", "config": ToyConfig(steps=10),
+            "space": space, "objectives": (Objective(name="ndcg_at_10"),), "budget": Budget(trials=4),
+        } | changes
+    )  # fmt: skip
+
+
+def opened(storage: Path, study: Study | None = None, **arguments) -> Ledger:
+    return Ledger("toy", "embedded", study or toy(), storage, **arguments)
+
+
+def dies(ledger: Ledger) -> None:
+    """What a SIGKILL leaves: the files as they are, the lock free."""
+    ledger.journal.close()
+    ledger._lock.release()
+
+
+def record(step: int, **metrics: float) -> dict:
+    return {"step": step, "time": 1000 + step, "metrics": metrics}
+
+
+def outcome(state: str, step: int = 10, reason: str | None = None, **values: float) -> dict:
+    return {
+        "state": state, "reason": reason, "step": step, "values": values, "seconds": 5.0, "seconds_per_step": 0.5,
+    }  # fmt: skip
+
+
+def trial_of(ledger: Ledger, number: int) -> optuna.trial.FrozenTrial:
+    return ledger._study.get_trials()[number]
+
+
+def run_trial(ledger: Ledger, value: float = 0.5, state: str = "complete", **more) -> int:
+    number = ledger.ask()
+    attempt = ledger.begin(number)["attempt"]
+    ended = outcome(state, ndcg_at_10=value, **more)
+    ledger.replicate_ended(number, attempt, 0, ended)
+    ledger.finish(number, attempt, ended)
+    return number
+
+
+ENDINGS = [
+    # ended by, ledger state, Optuna state, MLflow status, reason
+    ("complete", "complete", "COMPLETE", "FINISHED", None),
+    ("pruned", "pruned", "PRUNED", "KILLED", "pruned at step 4"),
+    ("collapsed", "collapsed", "PRUNED", "KILLED", "loss is nan at step 3"),
+    ("exception", "failed", "FAIL", "FAILED", "ValueError: no"),
+    ("nan objective", "failed", "FAIL", "FAILED", "ndcg_at_10 is not finite"),
+    ("lost gang", "failed", "FAIL", "FAILED", "its gang was lost"),
+]
+
+
+@pytest.mark.parametrize(("how", "state", "told", "status", "reason"), ENDINGS, ids=[e[0] for e in ENDINGS])
+def test_endings(tmp_path, how, state, told, status, reason) -> None:
+    study = toy(pruner=Pruner(kind="median", startup_trials=1), sampler="random")
+    ledger = opened(tmp_path, study)
+    first = ledger.ask()
+    begun = ledger.begin(first)
+    ledger.report(first, begun["attempt"], 0, [record(4, ndcg_at_10=0.9)])
+    good = outcome("complete", ndcg_at_10=0.9)
+    ledger.replicate_ended(first, 1, 0, good)
+    ledger.finish(first, 1, good)
+
+    number = ledger.ask()
+    attempt = ledger.begin(number)["attempt"]
+    match how:
+        case "complete" | "nan objective":
+            ended = outcome("complete", ndcg_at_10=0.4 if how == "complete" else float("nan"))
+            ledger.replicate_ended(number, attempt, 0, ended)
+            ledger.finish(number, attempt, ended)
+        case "pruned":
+            answer = ledger.report(number, attempt, 0, [record(4, ndcg_at_10=0.1)])
+            assert answer.startswith("pruned at step 4")
+            ledger.finish(number, attempt, outcome("stopped", step=4, reason=answer, ndcg_at_10=0.1))
+        case "collapsed":
+            ended = outcome("collapsed", step=3, reason=reason)
+            ledger.replicate_ended(number, attempt, 0, ended)
+            ledger.finish(number, attempt, ended)
+        case "exception":
+            ledger.finish(number, attempt, None, reason)
+        case "lost gang":
+            ledger.abandon(number, reason)
+
+    row = ledger.summary()["trials"][number]
+    assert row["state"] == state
+    assert (row["reason"] or "").startswith(reason or "")
+    trial = trial_of(ledger, number)
+    assert trial.state.name == told
+    if how == "pruned":
+        assert trial.intermediate_values == {4: 0.1}
+        assert row["saved_worker_seconds"] == pytest.approx(6 * 0.5)
+    constraint = trial.system_attrs.get("constraints:collapse")
+    assert constraint == {"collapsed": 1.0, "failed": None}.get(state, -1.0)
+    end = [e for _, e in ledger.journal.read() if e["op"] == "end" and e["trial"] == number]
+    assert [e["status"] for e in end] == [status]
+    assert end[0]["tags"]["state"] == state
+    assert end[0]["tags"].get("stop.reason", "").startswith(reason or "")
+    assert json.loads((tmp_path / "summary.json").read_text())["trials"][number]["state"] == state
+
+
+def test_interrupted_trial_stays_open_and_comes_first(tmp_path) -> None:
+    ledger = opened(tmp_path)
+    number = ledger.ask()
+    params = ledger.summary()["trials"][0]["params"]
+    attempt = ledger.begin(number)["attempt"]
+    ledger.halt("interrupted")
+    assert ledger.report(number, attempt, 0, [record(1, **{"train.loss": 2.0})]) == "interrupted"
+    assert ledger.finish(number, attempt, outcome("stopped", step=1, reason="interrupted")) == "interrupted"
+    assert ledger.ask() is None
+    assert ledger.conclude()["status"] == "interrupted"
+    assert trial_of(ledger, number).state.name == "RUNNING"
+    ledger.close([], 0)
+
+    again = opened(tmp_path)
+    assert again.ask() == number
+    assert again.begin(number)["attempt"] == 2
+    assert again.summary()["trials"][0]["params"] == params
+    assert again.ask() == 1
+
+
+def test_kill_at_any_moment_repeats_the_undisturbed_sequence(tmp_path) -> None:
+    whole = opened(tmp_path / "whole")
+    for value in (0.1, 0.4, 0.3, 0.2):
+        run_trial(whole, value)
+    wanted = [t["params"] for t in whole.summary()["trials"]]
+    assert whole.ask() is None
+
+    storage = tmp_path / "killed"
+    ledger = opened(storage)
+    run_trial(ledger, 0.1)
+    ledger.ask()
+    dies(ledger)
+    ledger = opened(storage)
+    assert run_trial(ledger, 0.4) == 1
+    trial = ledger._study.ask()
+    trial.suggest_float("k", 0.1, 10, log=True)  # killed between the two parameters of trial 2
+    dies(ledger)
+    ledger = opened(storage)
+    assert run_trial(ledger, 0.3) == 2
+    ledger._study.ask()  # killed before the first parameter of trial 3
+    dies(ledger)
+    ledger = opened(storage)
+    assert run_trial(ledger, 0.2) == 3
+    assert [t["params"] for t in ledger.summary()["trials"]] == wanted
+    assert [t["state"] for t in ledger.summary()["trials"]] == ["complete"] * 4
+    assert ledger.ask() is None
+
+
+def test_killed_between_end_and_tell(tmp_path) -> None:
+    ledger = opened(tmp_path)
+    number = ledger.ask()
+    attempt = ledger.begin(number)["attempt"]
+    ended = outcome("complete", ndcg_at_10=0.5)
+    ledger.replicate_ended(number, attempt, 0, ended)
+    ledger._study.tell = lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        ledger.finish(number, attempt, ended)
+    dies(ledger)
+    again = opened(tmp_path)
+    assert trial_of(again, number).state.name == "COMPLETE"
+    assert sum(e["op"] == "end" for _, e in again.journal.read()) == 1
+    assert again.ask() == 1
+
+
+def test_older_attempt_is_refused(tmp_path) -> None:
+    ledger = opened(tmp_path)
+    number = ledger.ask()
+    old, new = ledger.begin(number)["attempt"], ledger.begin(number)["attempt"]
+    assert (old, new) == (1, 2)
+    assert ledger.report(number, old, 0, [record(1, **{"train.loss": 1.0})]) == "superseded by attempt 2"
+    assert ledger.journal.high_water(number, 0) == -1
+    assert ledger.replicate_ended(number, old, 0, outcome("complete", ndcg_at_10=0.1)) is False
+    ledger.finish(number, old, outcome("complete", ndcg_at_10=0.1))
+    assert trial_of(ledger, number).state.name == "RUNNING"
+
+
+def test_steps_are_kept_once_whatever_is_sent_again(tmp_path) -> None:
+    ledger = opened(tmp_path)
+    number = ledger.ask()
+    ledger.begin(number)
+    ledger.report(number, 1, 0, [record(s, **{"train.loss": float(s)}) for s in (1, 2, 3)])
+    dies(ledger)
+    again = opened(tmp_path)
+    again.ask()
+    again.begin(number)
+    again.report(number, 2, 0, [record(s, **{"train.loss": -1.0}) for s in (2, 3, 4)])
+    kept = [r for _, e in again.journal.read() if e["op"] == "metrics" for r in e["records"]]
+    assert [(r["step"], r["metrics"]["train.loss"]) for r in kept] == [(1, 1.0), (2, 2.0), (3, 3.0), (4, -1.0)]
+
+
+def test_resumed_trial_that_was_pruned_is_told_again(tmp_path) -> None:
+    study = toy(pruner=Pruner(kind="median", startup_trials=1))
+    ledger = opened(tmp_path, study)
+    number = ledger.ask()
+    ledger.begin(number)
+    ledger.report(number, 1, 0, [record(4, ndcg_at_10=0.9)])
+    good = outcome("complete", ndcg_at_10=0.9)
+    ledger.replicate_ended(number, 1, 0, good)
+    ledger.finish(number, 1, good)
+    number = ledger.ask()
+    ledger.begin(number)
+    answer = ledger.report(number, 1, 0, [record(4, ndcg_at_10=0.1)])
+    dies(ledger)
+    again = opened(tmp_path, study)
+    assert again.ask() == number
+    assert again.begin(number)["attempt"] == 2
+    assert again.report(number, 2, 0, [record(4, ndcg_at_10=0.1)]) == answer
+
+
+def test_replicates_are_averaged_and_all_kept(tmp_path) -> None:
+    ledger = opened(tmp_path, toy(replicates=3))
+    number = ledger.ask()
+    begun = ledger.begin(number)
+    assert begun["seeds"] == [0, 1, 2]
+    for replicate, value in enumerate((0.1, 0.2, 0.6)):
+        ended = outcome("complete", ndcg_at_10=value)
+        assert ledger.replicate_ended(number, 1, replicate, ended) is (replicate < 2)
+    ledger.finish(number, 1, ended)
+    row = ledger.summary()["trials"][0]
+    assert row["values"]["ndcg_at_10"] == pytest.approx(0.3)
+    assert [(r["seed"], r["values"]["ndcg_at_10"]) for r in row["replicates"]] == [(0, 0.1), (1, 0.2), (2, 0.6)]
+    assert row["steps"] == row["planned_steps"] == 30
+    assert trial_of(ledger, 0).value == pytest.approx(0.3)
+
+
+def test_points_come_first_and_retries_take_none_of_them(tmp_path) -> None:
+    points = tuple({"k": k, "width": 2} for k in (1.0, 2.0, 4.0))
+    study = toy(points=points)
+    ledger = opened(tmp_path, study)
+    run_trial(ledger)
+    number = ledger.ask()
+    ledger.begin(number)
+    ledger.finish(number, 1, None, "OutOfMemoryError: no")
+    ledger.conclude()
+    ledger.close([], 0)
+    again = opened(tmp_path, study, retry_failed=True)
+    for _ in range(3):
+        run_trial(again)
+    assert again.ask() is None
+    rows = again.summary()["trials"]
+    assert [(r["params"]["k"], r["state"], r["retry_of"]) for r in rows] == [
+        (1.0, "complete", None), (2.0, "failed", None), (2.0, "complete", 1), (4.0, "complete", None),
+        (rows[4]["params"]["k"], "complete", None),
+    ]  # fmt: skip
+    assert rows[4]["params"]["k"] not in (1.0, 2.0, 4.0)
+
+
+def test_more_trials_add_to_a_finished_study(tmp_path) -> None:
+    ledger = opened(tmp_path, toy(budget=Budget(trials=1)))
+    run_trial(ledger)
+    assert ledger.ask() is None
+    assert ledger.conclude()["status"] == "finished"
+    ledger.close([], 0)
+    study = toy(budget=Budget(trials=2))
+    assert outlook(existing_study(default_url(tmp_path), "toy", study), study).new == 1
+    again = opened(tmp_path, study)
+    assert run_trial(again) == 1
+    assert again.ask() is None
+
+
+def test_spent_budget_stops_trials_and_finishes_the_study(tmp_path) -> None:
+    ledger = opened(tmp_path, toy(budget=Budget(trials=4, worker_hours=1e-9)))
+    number = ledger.ask()
+    ledger.begin(number)
+    assert ledger.report(number, 1, 0, [record(1, **{"train.loss": 1.0})]) == "budget spent"
+    assert ledger.finish(number, 1, outcome("stopped", step=1, reason="budget spent")) == "interrupted"
+    assert ledger.ask() is None
+    assert ledger.conclude()["status"] == "finished"
+
+
+def test_three_failures_in_a_row_end_the_study(tmp_path) -> None:
+    ledger = opened(tmp_path)
+    for _ in range(3):
+        number = ledger.ask()
+        ledger.begin(number)
+        ledger.finish(number, 1, None, "RuntimeError: always")
+    assert ledger.ask() is None
+    assert ledger.conclude()["status"] == "failed"
+
+
+def test_changed_study_is_refused_and_names_the_key(tmp_path) -> None:
+    dies(opened(tmp_path))
+    with pytest.raises(Refused, match=r"config\.steps was 10, now 20.*--fresh"):
+        opened(tmp_path, toy(config=ToyConfig(steps=20)))
+    with pytest.raises(Refused, match=r"space\.k"):
+        opened(tmp_path, toy(space=lambda trial: trial.suggest_float("k", 1, 2)))
+
+
+def test_newer_format_is_refused(tmp_path) -> None:
+    ledger = opened(tmp_path)
+    ledger._study.set_user_attr("format", 99)
+    dies(ledger)
+    with pytest.raises(Refused, match="format 99"):
+        existing_study(default_url(tmp_path), "toy", toy())
+
+
+def test_second_ledger_is_refused_by_name_of_the_first(tmp_path, monkeypatch) -> None:
+    first = opened(tmp_path)
+    monkeypatch.setattr("time.monotonic", iter(range(0, 10**6, 30)).__next__)
+    with pytest.raises(Held, match=r"in use by process \d+ on "):
+        opened(tmp_path)
+    assert first.ask() == 0
+
+
+def test_space_over_an_unknown_key_and_points_outside_are_refused() -> None:
+    with pytest.raises(ValueError, match="unknown key 'kk'; did you mean 'k'"):
+        explore(toy(space=lambda trial: trial.suggest_float("kk", 1, 2)))
+    with pytest.raises(ValueError, match=r"k=99 is not in the search space"):
+        explore(toy(points=({"k": 99},)))
+    with pytest.raises(ValueError, match="raises ZeroDivisionError"):
+        explore(toy(space=lambda trial: 1 / 0))
+
+
+def test_several_objectives_give_the_pareto_front(tmp_path) -> None:
+    study = toy(objectives=(Objective(name="ndcg_at_10"), Objective(name="flops", direction="minimize")))
+    ledger = opened(tmp_path, study)
+    for value, flops in ((0.5, 2.0), (0.4, 1.0), (0.3, 3.0)):
+        number = ledger.ask()
+        ledger.begin(number)
+        assert ledger.report(number, 1, 0, [record(5, ndcg_at_10=value, flops=flops)]) is None
+        ended = outcome("complete", ndcg_at_10=value, flops=flops)
+        ledger.replicate_ended(number, 1, 0, ended)
+        ledger.finish(number, 1, ended)
+    assert ledger.summary()["best"] == [0, 1]
+
+
+def test_pruning_with_several_objectives_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"2 objectives: pruning"):
+        toy(
+            objectives=(Objective(name="ndcg_at_10"), Objective(name="flops")),
+            pruner=Pruner(kind="median"),
+        )
+
+
+def test_gang_shares_gpus_whole_and_batches_evenly() -> None:
+    with pytest.raises(ValueError, match="a gang of 2 workers needs whole GPUs"):
+        Resources(workers=2, gpus_per_worker=0.5)
+    with pytest.raises(ValueError, match=r"batch_size=32 cannot be shared by resources\.workers=3"):
+        toy(resources=Resources(workers=3))

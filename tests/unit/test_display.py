@@ -1,0 +1,187 @@
+"""What a running study shows: every event once in plain lines, a table in a terminal."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from study.display import Display, final_text
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def trial(number: int, state: str = "running", steps: int = 0, **more: Any) -> dict[str, Any]:
+    return {
+        "number": number, "state": state, "reason": None, "params": {"k": 2.0**number}, "values": {},
+        "replicates": [], "steps": steps, "planned_steps": 100, "worker_seconds": 10.0, "attempts": 1,
+        "latest": {},
+    } | more  # fmt: skip
+
+
+def summary(*trials: dict[str, Any], status: str = "running", best: tuple[int, ...] = ()) -> dict[str, Any]:
+    return {
+        "study": "demo", "profile": "embedded", "status": status, "parameter": "k", "planned_trials": 4,
+        "objectives": [{"name": "ndcg_at_10", "direction": "maximize"}], "best": list(best),
+        "trials": list(trials),
+        "worker_seconds": {"used": 40.0, "saved": 12.0, "overhead": 3.0},
+        "mlflow": {"tracking_uri": "sqlite:///studies/mlflow.db", "experiment": "demo", "parent_run_id": "p"},
+        "baselines": {"bm25": {"test.ndcg_at_10": 0.4}},
+    }  # fmt: skip
+
+
+DONE = {"ndcg_at_10": 0.42, "test.ndcg_at_10": 0.41, "untrained.test.ndcg_at_10": 0.1}
+
+
+def plain() -> tuple[io.StringIO, Display, Clock]:
+    stream, clock = io.StringIO(), Clock()
+    return stream, Display(stream, "k", "ndcg_at_10", 4, clock=clock), clock
+
+
+def test_plain_lines_say_each_event_once() -> None:
+    stream, display, clock = plain()
+    steps = [
+        summary(),
+        summary(trial(0)),
+        summary(trial(0, steps=10, latest={"train.loss": 3.2})),
+        summary(trial(0, steps=50, latest={"train.loss": 2.1, "ndcg_at_10": 0.3})),
+        summary(trial(0, steps=60, latest={"train.loss": 2.0, "ndcg_at_10": 0.3})),
+    ]
+    for state in steps:
+        display.update(state)
+        display.update(state)
+    clock.now = 30.0
+    ended = trial(0, "complete", 100, values=DONE)
+    display.update(summary(ended, trial(1), best=(0,)))
+    display.message("stopping at the next step")
+    collapsed = trial(1, "collapsed", 40, reason="collapsed at step 40: loss flat at 3.47\nmore")
+    pruned = trial(2, "pruned", 50, reason="pruned at step 50: lags behind", values={"ndcg_at_10": 0.2})
+    last = summary(ended, collapsed, pruned, status="finished", best=(0,))
+    display.update(last)
+    display.close(last, Path("studies/demo/report.html"))
+    assert stream.getvalue().splitlines() == [
+        "trial 0 (k = 1) started",
+        "trial 0 (k = 1) step 50/100: nDCG@10 0.300, loss 2.100",
+        "trial 0 (k = 1) complete at step 100/100, nDCG@10 0.420 [1/4, about 1 min 30 s left]",
+        "trial 1 (k = 2) started",
+        "stopping at the next step",
+        "trial 1 (k = 2) collapsed at step 40/100: loss flat at 3.47 [3/4, about 10 s left]",
+        "trial 2 (k = 4) started",
+        "trial 2 (k = 4) pruned at step 50/100, nDCG@10 0.200: lags behind [3/4, about 10 s left]",
+        "Best k = 1: test nDCG@10 0.410, validation 0.420, untrained 0.100, BM25 0.400",
+        "3 of 4 trials: 1 complete, 1 pruned, 1 collapsed. 40 worker-seconds used, 12 saved by stopping early.",
+        "report: studies/demo/report.html",
+        "MLflow: mlflow ui --backend-store-uri sqlite:///studies/mlflow.db",
+    ]
+
+
+def test_carrying_on_does_not_repeat_what_ended_before() -> None:
+    stream, display, _ = plain()
+    before = [trial(0, "complete", 100, values=DONE), trial(1, "interrupted", 40)]
+    display.update(summary(*before, best=(0,)))
+    display.update(summary(before[0], trial(1, steps=40, attempts=2), best=(0,)))
+    display.update(summary(before[0], trial(1, "interrupted", 60, attempts=2, reason="stopped by hand"), best=(0,)))
+    assert stream.getvalue().splitlines() == [
+        "carrying on: 2 of 4 trials: 1 complete, 1 interrupted",
+        "trial 1 (k = 2) carried on, attempt 2",
+        "trial 1 (k = 2) interrupted at step 60/100: stopped by hand",
+    ]
+
+
+def test_each_line_is_flushed() -> None:
+    class Counting(io.StringIO):
+        flushes = 0
+
+        def flush(self) -> None:
+            self.flushes += 1
+
+    stream = Counting()
+    display = Display(stream, "k", "ndcg_at_10", 4)
+    display.update(summary(trial(0), trial(1)))
+    assert stream.flushes == 2
+
+
+def test_remaining_time_counts_this_launch_and_running_trials() -> None:
+    _, display, clock = plain()
+    first = trial(0, "complete", 100, values=DONE)
+    display.update(summary(first))
+    assert display.remaining(summary(first, trial(1, steps=90))) is None
+    clock.now = 60.0
+    # One ended and a half underway in 60 s; one and a half to go.
+    now = summary(first, trial(1, "complete", 100, values=DONE), trial(2, steps=50))
+    assert display.remaining(now) == pytest.approx(60.0)
+
+
+def test_table_shows_trials_progress_and_result_on_its_stream_only(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
+    stream, clock = io.StringIO(), Clock()
+    display = Display(stream, "k", "ndcg_at_10", 4, plain=False, clock=clock)
+    display.update(summary(trial(0, steps=50, latest={"train.loss": 2.125, "ndcg_at_10": 0.3})))
+    clock.now = 30.0
+    odd = trial(1, "collapsed", 40, reason="[bold]vectors[/bold] are zero")
+    display.message("a word [between]")
+    display.close(summary(trial(0, "complete", 100, values=DONE), odd, status="finished", best=(0,)))
+    text = stream.getvalue()
+    for part in ("50/100", "2.125", "0.300", "0/4 trials", "a word [between]", "2/4 trials", "30 s left",
+                 "★ best", "[bold]vectors[/bold] are zero", "Best k = 1: test nDCG@10 0.410"):  # fmt: skip
+        assert part in text
+    assert capfd.readouterr() == ("", "")
+
+
+def test_table_keeps_its_numbers_and_cuts_reasons_where_it_is_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = io.StringIO()
+    display = Display(stream, "k", "ndcg_at_10", 4, plain=False)
+    display.update(
+        summary(
+            trial(0, "collapsed", 40, reason="a reason " * 30),
+            trial(1, steps=20, latest={"ndcg_at_10": 0.31}),
+        )
+    )
+    display.close(None)
+    assert "0.310" in stream.getvalue()
+    assert "nDCG@10" in stream.getvalue()
+    assert "…" in stream.getvalue()
+
+
+def test_table_of_many_trials_keeps_the_running_and_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("LINES", "20")
+    stream = io.StringIO()
+    display = Display(stream, "k", "ndcg_at_10", 60, plain=False)
+    ended = [trial(n, "complete", 100, params={"k": n}, values=DONE) for n in range(50)]
+    display.update(summary(*ended, trial(50, steps=33), best=(7,)))
+    display.close(None)
+    text = stream.getvalue()
+    assert "33/100" in text
+    assert "★ best" in text
+    assert "38 more trials are not shown" in text
+
+
+@pytest.mark.parametrize(
+    ("trials", "status", "first"),
+    [
+        ((), "interrupted", "No result yet: no trial has ended."),
+        ((trial(0, "failed", reason="CUDA is full"),), "failed",
+         "No result: the only trial that ended failed. First reason (k = 1): CUDA is full."),
+        ((trial(0, "complete", 100, values={"ndcg_at_10": 0.42}),), "interrupted",
+         "Best k = 1 so far: validation nDCG@10 0.420"),
+    ],
+)  # fmt: skip
+def test_final_text_of_other_endings(trials: tuple[dict[str, Any], ...], status: str, first: str) -> None:
+    best = tuple(t["number"] for t in trials if t["state"] == "complete")
+    lines = final_text(summary(*trials, status=status, best=best)).splitlines()
+    assert lines[0] == first
+    failed = [t for t in trials if t["state"] == "failed"]
+    assert [line for line in lines if line.startswith("trial ")] == [
+        f"trial {t['number']} failed: CUDA is full" for t in failed
+    ]

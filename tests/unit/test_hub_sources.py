@@ -1,0 +1,200 @@
+"""`datasets:` and `ir_datasets:` sources, with the files on this disk or on a server of this process."""
+
+import functools
+import http.server
+import json
+import threading
+
+import pytest
+
+datasets = pytest.importorskip("datasets")
+ir_datasets = pytest.importorskip("ir_datasets")
+
+from ir_datasets.formats import TrecQrels, TsvDocPairs, TsvDocs, TsvQueries  # noqa: E402
+from ir_datasets.util import Cache, RequestsDownload  # noqa: E402
+
+from trainables.data.sources import evaluation_sets, training_set  # noqa: E402
+from trainables.data.types import Example  # noqa: E402
+from trainables.recipe import EvaluationData, TrainData  # noqa: E402
+
+ROWS = [{"query": f"q{i}", "positive": f"p{i}", "negatives": [f"n{i}"]} for i in range(6)]
+EXAMPLES = [Example(f"q{i}", f"p{i}", (f"n{i}",)) for i in range(6)]
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server(tmp_path):
+    """(folder that is served, its address)"""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    handler = functools.partial(Quiet, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as http_server:
+        thread = threading.Thread(target=http_server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        yield folder, f"http://127.0.0.1:{http_server.server_address[1]}"
+        http_server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def hub_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+    monkeypatch.setattr(datasets.config, "DOWNLOADED_DATASETS_PATH", tmp_path / "hf-downloads")
+
+
+@pytest.fixture
+def published(server, tmp_path):
+    """An id of `ir_datasets`' own classes whose files come from the server."""
+    folder, address = server
+    passages = [("d0", "first passage"), ("d1", "second"), ("d2", "third"), ("d3", "fourth"), ("d4", "fifth")]
+    queries = [(f"q{i}", f"ask {i}") for i in range(4)]
+    (folder / "docs.tsv").write_text("".join(f"{id}\t{body}\n" for id, body in passages))
+    (folder / "queries.tsv").write_text("".join(f"{id}\t{body}\n" for id, body in queries))
+    (folder / "pairs.tsv").write_text("q0\td0\td1\nq1\td2\td0\nq2\td3\td4\n")
+    (folder / "broken.tsv").write_text("q0\td0\td1\nq1\td9\td0\n")
+    (folder / "qrels").write_text("".join(f"q{i} 0 d{i + 1} {i}\n" for i in range(4)))
+
+    def remote(name):
+        return Cache(RequestsDownload(f"{address}/{name}"), tmp_path / "ir" / name)
+
+    docs, asked = TsvDocs(remote("docs.tsv")), TsvQueries(remote("queries.tsv"))
+    qrels = TrecQrels(remote("qrels"), {})
+    id = f"made-here/{tmp_path.name}"
+    for suffix, last in (
+        ("", qrels),
+        ("/pairs", TsvDocPairs(remote("pairs.tsv"))),
+        ("/broken", TsvDocPairs(remote("broken.tsv"))),
+    ):
+        ir_datasets.registry.register(id + suffix, ir_datasets.Dataset(docs, asked, last))
+    yield id
+    for suffix in ("", "/pairs", "/broken"):
+        del ir_datasets.registry._registered[id + suffix]
+
+
+def train(source, cache=None, **options):
+    return training_set(TrainData(source=source, **options), cache)
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "msmarco-passage/train/triples-small",
+        "msmarco-passage/train/triples-v2",
+        "msmarco-passage/dev/small",
+        "msmarco-passage/trec-dl-2019/judged",
+        "beir/scifact/test",
+        "beir/nfcorpus/test",
+        "nano-beir/msmarco",
+        "nano-beir/scifact",
+    ],
+)
+def test_recommended_ids_exist_and_hold_what_they_are_for(id):
+    dataset = ir_datasets.load(id)
+    needed = ("docpairs",) if "/train/" in id else ("qrels",)
+    assert all(dataset.has(entity) for entity in ("docs", "queries", *needed))
+
+
+def test_docpairs_over_http(published):
+    found = train(f"ir_datasets:{published}/pairs")
+    assert found.examples == [
+        Example("ask 0", "first passage", ("second",), None, "d0", ("d1",)),
+        Example("ask 1", "third", ("first passage",), None, "d2", ("d0",)),
+        Example("ask 2", "fourth", ("fifth",), None, "d3", ("d4",)),
+    ]
+    assert train(f"ir_datasets:{published}/pairs", limit=2).examples == found.examples[:2]
+
+
+def test_docpairs_are_looked_up_once_and_then_read_from_the_cache(published, tmp_path, monkeypatch):
+    source, cache = f"ir_datasets:{published}/pairs", tmp_path / "cache"
+    first = train(source, cache)
+    assert first == train(source)
+    monkeypatch.setattr(TsvDocs, "docs_store", lambda self: pytest.fail("looked up again"))
+    assert train(source, cache) == first
+    assert [path.suffix for path in (cache / "ir_datasets").iterdir()] == [".jsonl"]
+    with pytest.raises(BaseException, match="looked up again"):
+        train(source, cache, limit=1)
+
+
+def test_a_pair_without_its_document_is_refused(published):
+    with pytest.raises(ValueError, match=r"text of 'd9' in pair \('q1', 'd9', 'd0'\) is None"):
+        train(f"ir_datasets:{published}/broken")
+
+
+def test_a_collection_over_http(published):
+    sets = evaluation_sets(EvaluationData(source=f"ir_datasets:{published}", test_source=f"ir_datasets:{published}"))
+    collection = sets["test"].collection
+    assert list(collection.documents) == ["d0", "d1", "d2", "d3", "d4"]
+    assert collection.queries == {"q1": "ask 1", "q2": "ask 2", "q3": "ask 3"}
+    assert collection.qrels == {"q1": {"d2": 1}, "q2": {"d3": 2}, "q3": {"d4": 3}}
+
+
+def test_a_collection_with_fewer_documents_looks_the_judged_ones_up(published):
+    id = f"ir_datasets:{published}"
+    sets = evaluation_sets(EvaluationData(source=id, test_source=id, max_documents=4))
+    assert list(sets["test"].collection.documents) == ["d0", "d2", "d3", "d4"]
+    sets = evaluation_sets(EvaluationData(source=id, test_source=id, max_documents=1))
+    assert list(sets["test"].collection.documents) == ["d2", "d3", "d4"]
+
+
+def test_an_id_without_qrels_is_refused(published):
+    with pytest.raises(ValueError, match="has docs, queries, docpairs but no qrels"):
+        evaluation_sets(EvaluationData(source=f"ir_datasets:{published}/pairs"))
+
+
+def test_a_datasets_folder(tmp_path, hub_cache):
+    folder = tmp_path / "set"
+    folder.mkdir()
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    found = train(f"datasets:{folder}")
+    assert found.examples == EXAMPLES
+    assert train(f"datasets:{folder}", limit=2).examples == EXAMPLES[:2]
+    assert train(f"datasets:{folder}", limit=99).identity == found.identity
+
+
+def test_a_datasets_folder_with_configurations(tmp_path, hub_cache):
+    folder = tmp_path / "set"
+    folder.mkdir()
+    (folder / "README.md").write_text(
+        "---\nconfigs:\n- config_name: a\n  data_files: a.jsonl\n- config_name: b\n  data_files: b.jsonl\n---\n"
+    )
+    for name, rows in (("a", ROWS[:1]), ("b", ROWS[1:])):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert train(f"datasets:{folder}:b").examples == EXAMPLES[1:]
+    with pytest.raises(ValueError, match=r"datasets:.*split 'train': .*'a', 'b'"):
+        train(f"datasets:{folder}:c")
+
+
+@pytest.mark.parametrize("where", ["address", "path"])
+def test_a_builder_with_a_file(server, hub_cache, where):
+    folder, address = server
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    base = address if where == "address" else folder
+    assert train(f"datasets:json:{base}/rows.jsonl", split="anything").examples == EXAMPLES
+
+
+def test_rows_of_a_data_set_are_checked(tmp_path, hub_cache):
+    folder = tmp_path / "set"
+    folder.mkdir()
+    (folder / "train.jsonl").write_text('{"query": "q", "positive": "p"}\n{"query": "q", "positive": ""}\n')
+    with pytest.raises(ValueError, match="row 1: column 'positive' is empty"):
+        train(f"datasets:{folder}")
+    with pytest.raises(ValueError, match=r"row 0: no column 'answer' .*found are: query, positive"):
+        train(f"datasets:{folder}", positive="answer")
+
+
+@pytest.mark.parametrize(
+    ("source", "split", "message"),
+    [
+        ("datasets:{folder}", "dev", "split 'dev': .*train"),
+        ("datasets:{folder}/nowhere", "train", "nowhere, split 'train'"),
+        ("datasets:json", "train", "json needs a file: datasets:json:PATH_OR_URL"),
+    ],
+)
+def test_what_datasets_cannot_open_is_refused(tmp_path, hub_cache, source, split, message):
+    (tmp_path / "train.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
+    with pytest.raises(ValueError, match=message):
+        train(source.format(folder=tmp_path), split=split)

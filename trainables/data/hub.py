@@ -1,0 +1,132 @@
+"""Published data by name: `ir_datasets` ids and `datasets` names. Either library is imported when asked for.
+
+Useful ids: msmarco-passage/train/triples-small (training), msmarco-passage/dev/small, beir/scifact/test,
+nano-beir/scifact (evaluation; other BEIR and NanoBEIR sets likewise). Downloads stay in the libraries' own
+caches (`~/.ir_datasets` or IR_DATASETS_HOME, `HF_HOME`), which all studies share.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from trainables.data import assemble
+from trainables.data.types import Collection, Example, TrainingSet
+from trainables.recipe import EvaluationData, TrainData
+
+FILE_BUILDERS = ("csv", "json", "parquet", "text")
+"""Builders of `datasets` that read files: `datasets:json:PATH_OR_URL`."""
+
+_PAIRS_PER_LOOKUP = 10_000
+
+
+def ir_datasets_examples(id: str, data: TrainData, cache: Path | None) -> TrainingSet:
+    """The document pairs of an `ir_datasets` id: document a is the positive, document b the negative.
+
+    Looking up a million passages takes about a minute, so the texts are kept in `cache` where there is one.
+    ValueError where the id is unknown or has no document pairs.
+    """
+    dataset = _ir_dataset(id, ("docs", "queries", "docpairs"))
+    if cache is None:
+        return assemble.training_set(id, [_example(*row) for row in _pairs(dataset, data.limit)])
+    key = hashlib.sha256(f"{id} {data.limit}".encode()).hexdigest()[:16]
+    path = cache / "ir_datasets" / f"{key}.jsonl"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_suffix(f".{os.getpid()}")
+        with aside.open("w") as file:
+            file.writelines(json.dumps(row) + "\n" for row in _pairs(dataset, data.limit))
+        os.replace(aside, path)
+    with path.open() as file:
+        return assemble.training_set(id, [_example(*json.loads(line)) for line in file])
+
+
+def ir_datasets_collection(id: str, data: EvaluationData) -> Collection:
+    """Documents, queries and qrels of an `ir_datasets` id, all in memory.
+
+    A document's text is the library's `default_text` (title and body where it has both). One without any
+    text is kept: the published figures were measured with it. ValueError where the id is unknown or lacks
+    one of the three.
+    """
+    dataset = _ir_dataset(id, ("docs", "queries", "qrels"))
+    queries = {
+        query.query_id: assemble.text(query.default_text(), f"ir_datasets:{id}, query {query.query_id!r}")
+        for query in dataset.queries_iter()
+    }
+
+    def lookup(ids: list[str]) -> Iterator[tuple[str, str]]:
+        found = dataset.docs_store().get_many(ids)
+        return ((id, found[id].default_text()) for id in ids if id in found)
+
+    documents = ((document.doc_id, document.default_text()) for document in dataset.docs_iter())
+    return assemble.collection(id, documents, queries, dataset.qrels_dict(), data.max_documents, lookup)
+
+
+def datasets_examples(name: str, data: TrainData) -> TrainingSet:
+    """Examples of `NAME[:CONFIG]`: a hub name, a folder, or a builder of FILE_BUILDERS with a path or URL.
+
+    ValueError where `datasets` does not find or open it, or a column is missing.
+    """
+    import datasets
+
+    builder, _, rest = name.partition(":")
+    try:
+        if builder in FILE_BUILDERS:
+            if not rest:
+                raise ValueError(f"{builder} needs a file: datasets:{builder}:PATH_OR_URL")
+            rows: Any = datasets.load_dataset(builder, data_files={data.split: rest}, split=data.split)
+        else:
+            rows = datasets.load_dataset(builder, rest or None, split=data.split)
+    except (ValueError, FileNotFoundError, datasets.exceptions.DatasetsError) as error:
+        raise ValueError(f"datasets:{name}, split {data.split!r}: {error}") from error
+    if data.limit is not None:
+        rows = rows.select(range(min(data.limit, len(rows))))
+    read = (assemble.example(row, data, f"datasets:{name}, row {number}") for number, row in enumerate(rows))
+    return assemble.training_set(name, list(read))
+
+
+def _ir_dataset(id: str, needed: tuple[str, ...]) -> Any:
+    import ir_datasets
+
+    try:
+        dataset = ir_datasets.load(id)
+    except KeyError:
+        near = difflib.get_close_matches(id, list(ir_datasets.registry), n=3, cutoff=0.5)
+        hint = f"; nearest: {', '.join(near)}" if near else ""
+        raise ValueError(f"ir_datasets has no id {id!r}{hint} (all of them: https://ir-datasets.com)") from None
+    missing = [entity for entity in needed if not dataset.has(entity)]
+    if missing:
+        has = [entity for entity in ("docs", "queries", "qrels", "docpairs") if dataset.has(entity)]
+        others = [other for other in ir_datasets.registry if other.startswith(f"{id}/")]
+        able = [other for other in others if all(ir_datasets.load(other).has(entity) for entity in needed)]
+        hint = f"; below it, these have all: {', '.join(able[:8])}" if able else ""
+        raise ValueError(f"ir_datasets:{id} has {', '.join(has)} but no {' or '.join(missing)}, needed here{hint}")
+    return dataset
+
+
+def _pairs(dataset: Any, limit: int | None) -> Iterator[tuple[str, ...]]:
+    """Arguments of `_example` in the order of the pairs; documents are looked up thousands at a time."""
+    pairs = islice(dataset.docpairs_iter(), limit)
+    queries = {query.query_id: query.default_text() for query in dataset.queries_iter()}
+    store = dataset.docs_store()
+    while block := list(islice(pairs, _PAIRS_PER_LOOKUP)):
+        found = store.get_many({id for pair in block for id in (pair.doc_id_a, pair.doc_id_b)})
+        documents = {id: document.default_text() for id, document in found.items()}
+        for pair in block:
+            ids = (pair.query_id, pair.doc_id_a, pair.doc_id_b)
+            found_texts = (queries.get(ids[0]), documents.get(ids[1]), documents.get(ids[2]))
+            texts = (
+                assemble.text(body, f"ir_datasets:{dataset.dataset_id()}: text of {id!r} in pair {ids}")
+                for id, body in zip(ids, found_texts, strict=True)
+            )
+            yield (*texts, *ids[1:])
+
+
+def _example(query: str, positive: str, negative: str, positive_id: str, negative_id: str) -> Example:
+    return Example(query, positive, (negative,), positive_id=positive_id, negative_ids=(negative_id,))

@@ -1,0 +1,133 @@
+"""Backbones and tokenizers: loading them whole or not at all, turning texts into tokens, writing them back.
+
+transformers is imported inside the functions: its modelling code takes seconds, and a config that is only
+checked or planned needs none of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+EMBEDDED = Path(__file__).parent / "embedded_encoder"
+"""The encoder that ships with this package; the backbone `embedded`."""
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """A padded batch; both tensors are (texts, longest text), int64, the mask 1 on tokens and 0 on padding."""
+
+    ids: torch.Tensor
+    mask: torch.Tensor
+
+
+def load_masked_lm(
+    backbone: str, *, trust_remote_code: bool = False
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The masked-LM model of a checkpoint in float32, and its tokenizer.
+
+    `backbone` is `embedded`, a local folder in Hugging Face format or a hub name. ValueError where it does not
+    open, or where any weight is missing from it, the masked-LM head first of all: transformers would fill the
+    gap with random numbers and only log it. (Weights that the architecture ties to others may be absent.)
+    """
+    from transformers import AutoModelForMaskedLM
+
+    return _load(AutoModelForMaskedLM, backbone, trust_remote_code, optional=())
+
+
+def load_encoder(backbone: str, *, trust_remote_code: bool = False) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The encoder of a checkpoint without any head, otherwise as `load_masked_lm`.
+
+    The pooler of BERT-like models may be missing: nothing here uses it.
+    """
+    from transformers import AutoModel
+
+    return _load(AutoModel, backbone, trust_remote_code, optional=("pooler.",))
+
+
+def _load(auto: Any, backbone: str, trust_remote_code: bool, optional: tuple[str, ...]) -> tuple[Any, Any]:
+    from transformers import AutoTokenizer
+    from transformers.utils import logging
+
+    source = _locate(backbone)
+    logging.disable_progress_bar()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
+        model, info = auto.from_pretrained(
+            source, trust_remote_code=trust_remote_code, dtype=torch.float32, output_loading_info=True
+        )
+    except (OSError, ValueError) as error:
+        raise ValueError(f"backbone {backbone!r} does not open: {error}") from error
+    missing = sorted(key for key in info["missing_keys"] if not key.startswith(optional or ("\0",)))
+    if missing:
+        raise ValueError(
+            f"backbone {backbone!r} lacks weights that {type(model).__name__} needs: {', '.join(missing)}; "
+            "they would be random. A checkpoint that was saved with them is needed"
+            + (", that is with its masked-LM head" if hasattr(model, "get_output_embeddings") else "")
+        )
+    return model, tokenizer
+
+
+def _locate(backbone: str) -> str:
+    """What transformers should open; ValueError for a path that is not there."""
+    if backbone == "embedded":
+        return str(EMBEDDED)
+    folder = Path(backbone).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise ValueError(f"backbone {backbone!r} is a folder without config.json; Hugging Face format is needed")
+        return str(folder)
+    if not _HUB_NAME.fullmatch(backbone):
+        raise ValueError(f"backbone {backbone!r} is no folder; accepted are 'embedded', a local folder or a hub name")
+    return backbone
+
+
+def longest_input(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    """Tokens that the model takes at most, special tokens included."""
+    positions = getattr(model.config, "max_position_embeddings", tokenizer.model_max_length)
+    # RoBERTa counts positions from pad_token_id + 1, so that many rows of its table are never reached.
+    table = next((m for name, m in model.named_modules() if name.endswith("position_embeddings")), None)
+    if isinstance(table, torch.nn.Embedding) and table.padding_idx is not None:
+        positions -= table.padding_idx + 1
+    return min(positions, tokenizer.model_max_length)
+
+
+def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int, device: torch.device) -> Tokens:
+    """Cut to `length` tokens, special tokens included, and padded to the longest."""
+    encoded = tokenizer(
+        list(texts), truncation=True, max_length=length, padding=True, return_tensors="pt", return_token_type_ids=False
+    )
+    return Tokens(
+        encoded["input_ids"].to(device, non_blocking=True), encoded["attention_mask"].to(device, non_blocking=True)
+    )
+
+
+def autocast(precision: Literal["auto", "float32", "bf16"], device: torch.device) -> AbstractContextManager[Any]:
+    """The context that an encoder's forward pass runs in.
+
+    `auto` is bf16 on a GPU that computes in it and float32 elsewhere. ValueError where bf16 is asked of a GPU
+    that has none.
+    """
+    able = device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
+    if precision == "bf16" and not able:
+        name = torch.cuda.get_device_name(device)
+        raise ValueError(f"precision is 'bf16', which {name} does not compute in; 'auto' and 'float32' work")
+    wanted = precision == "bf16" or (precision == "auto" and device.type == "cuda" and able)
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=wanted)
+
+
+def export(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Write both in Hugging Face format, weights as safetensors; `backbone = <folder>` opens them again."""
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

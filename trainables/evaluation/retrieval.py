@@ -1,0 +1,145 @@
+"""Encode -> exact search -> metrics, for the validation and the test queries of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainables import distributed
+from trainables.data.sources import EvaluationSet, evaluation_sets
+from trainables.data.types import Collection
+from trainables.evaluation.metrics import evaluate
+from trainables.evaluation.search import top_k
+from trainables.recipe import Evaluation, EvaluationData, Split
+
+Encode = Callable[[list[str]], torch.Tensor]
+"""Texts -> vectors (texts, dim) on the device of the model. It makes its own mini-batches."""
+
+BLOCK = 256
+"""Texts per call of an encoder. Fixed, and never across splits: the same texts meet in the same block, so
+that a score depends neither on the number of workers nor on what else is evaluated."""
+
+DEPTH = 100
+"""Documents kept for each query."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorStatistics:
+    """Metrics of the vectors themselves, from means over all queries and over all documents of a split.
+
+    `sums` maps vectors (rows, dim) to a statistic summed over the rows, such as how many are non-zero in
+    each dimension; `values` maps its (mean over queries, mean over documents), float64 on the CPU, to
+    metrics.
+    """
+
+    sums: Callable[[torch.Tensor], torch.Tensor]
+    values: Callable[[torch.Tensor, torch.Tensor], dict[str, float]]
+
+
+class Retrieval:
+    """The collections of a study in memory, ready to measure any model on them."""
+
+    def __init__(self, data: EvaluationData, cache: Path | None = None) -> None:
+        """ValueError as `evaluation_sets`."""
+        self.sets = evaluation_sets(data, cache)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """Name, identity and size of what each split is measured on."""
+        return {
+            f"{split}.{key}": value
+            for split, part in self.sets.items()
+            for key, value in {
+                "collection": part.collection.name,
+                "identity": part.collection.identity,
+                "documents": len(part.collection.documents),
+                "queries": len(part.query_ids),
+            }.items()
+        }
+
+    @torch.inference_mode()
+    def evaluate(
+        self,
+        splits: Sequence[Split],
+        encode_queries: Encode,
+        encode_documents: Encode,
+        statistics: VectorStatistics | None = None,
+    ) -> dict[Split, Evaluation]:
+        """`metrics.METRICS` of each split, mean and per query, with those of `statistics`; same on all ranks.
+
+        Documents that two splits share are encoded once. Each rank encodes all queries and its share of the
+        documents. Every rank must call this with the same splits.
+        """
+        results: dict[Split, Evaluation] = {}
+        for group in _sharing_documents({split: self.sets[split] for split in splits}):
+            results |= _evaluate(group, encode_queries, encode_documents, statistics)
+        return {split: results[split] for split in splits}
+
+
+def _sharing_documents(sets: dict[Split, EvaluationSet]) -> list[dict[Split, EvaluationSet]]:
+    groups: dict[int, dict[Split, EvaluationSet]] = {}
+    for split, part in sets.items():
+        groups.setdefault(id(part.collection), {})[split] = part
+    return list(groups.values())
+
+
+def _evaluate(
+    sets: dict[Split, EvaluationSet],
+    encode_queries: Encode,
+    encode_documents: Encode,
+    statistics: VectorStatistics | None,
+) -> dict[Split, Evaluation]:
+    """Splits of one collection."""
+    collection: Collection = next(iter(sets.values())).collection
+    vectors = {
+        split: _in_order([collection.queries[id] for id in part.query_ids], encode_queries)
+        for split, part in sets.items()
+    }
+    totals: list[torch.Tensor] = []
+
+    def blocks() -> Iterator[tuple[list[int], torch.Tensor]]:
+        texts = list(collection.documents.values())
+        mine = _blocks(texts)[distributed.rank() :: distributed.world_size()]
+        for positions in mine:
+            encoded = encode_documents([texts[position] for position in positions])
+            if statistics is not None:
+                totals.append(_total(statistics, encoded))
+            yield positions, encoded
+
+    scores, positions = top_k(torch.cat(list(vectors.values())), blocks(), DEPTH)
+    ids = list(collection.documents)
+    ranked = iter(zip(scores.tolist(), positions.tolist(), strict=True))
+    runs = {
+        split: {query: [(ids[p], s) for s, p in zip(*next(ranked), strict=True)] for query in part.query_ids}
+        for split, part in sets.items()
+    }
+    results = {
+        split: evaluate(runs[split], {query: collection.qrels[query] for query in runs[split]}) for split in sets
+    }
+    if statistics is not None:
+        everywhere = [total for totals in distributed.gather_objects(totals) for total in totals]
+        documents = torch.stack(everywhere).sum(0) / len(ids)
+        for split, result in results.items():
+            result.values.update(statistics.values(_total(statistics, vectors[split]) / len(runs[split]), documents))
+    return results
+
+
+def _total(statistics: VectorStatistics, vectors: torch.Tensor) -> torch.Tensor:
+    return statistics.sums(vectors).double().cpu()
+
+
+def _in_order(texts: list[str], encode: Encode) -> torch.Tensor:
+    """Vectors of all texts, in their own order."""
+    blocks = _blocks(texts)
+    vectors = torch.cat([encode([texts[position] for position in block]) for block in blocks])
+    return vectors[torch.tensor([position for block in blocks for position in block]).argsort().to(vectors.device)]
+
+
+def _blocks(texts: list[str]) -> list[list[int]]:
+    """Positions in blocks of texts of about the same length, which spares the encoder padding."""
+    order = sorted(range(len(texts)), key=lambda position: len(texts[position]), reverse=True)
+    return [order[start : start + BLOCK] for start in range(0, len(order), BLOCK)]

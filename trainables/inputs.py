@@ -1,0 +1,36 @@
+"""Read a retrieval study's inputs once before its first trial: what is wrong with them is said then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainables.data.sources import evaluation_sets, training_set
+from trainables.recipe import EvaluationData, Prepared, TrainData
+
+
+def retrieval(train: TrainData, evaluation: EvaluationData, cache: str | None) -> Prepared:
+    """Facts about both inputs and BM25's figures on the same queries; fills `cache` for the workers.
+
+    Raises ValueError as `training_set` and `evaluation_sets` do.
+    """
+    folder = Path(cache) if cache else None
+    examples = training_set(train, folder)
+    sets = evaluation_sets(evaluation, folder)
+    facts = {
+        "data.train": examples.name,
+        "data.train.identity": examples.identity,
+        "data.train.examples": str(len(examples.examples)),
+    }
+    baselines: dict[str, float] = {}
+    for split, part in sets.items():
+        facts[f"data.{split}"] = part.collection.name
+        facts[f"data.{split}.identity"] = part.collection.identity
+        facts[f"data.{split}.documents"] = str(len(part.collection.documents))
+        facts[f"data.{split}.queries"] = str(len(part.query_ids))
+        if evaluation.bm25:
+            from trainables.evaluation.bm25 import bm25
+
+            prefix = "" if split == "validation" else "test."
+            measured = bm25(part.collection, part.query_ids).values
+            baselines |= {prefix + name: value for name, value in measured.items()}
+    return Prepared(facts, {"bm25": baselines} if baselines else {})
