@@ -5,8 +5,7 @@ and the first logits are so large that training never recovers; too large and th
 to start from.
 """
 
-from study.spec import Budget, Objective, Pruner, Resources, Study
-from trainables.recipe import EvaluationData, Optimiser, TrainData
+from study.spec import Budget, Objective, Study
 from trainables.splade.config import Config
 
 QUESTION = "Which rescale factor k makes this encoder trainable as SPLADE?"

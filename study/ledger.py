@@ -151,7 +151,7 @@ class Ledger:
             {
                 "op": "trial", "trial": number, "replicates": self.spec.replicates, "time": _now(),
                 "params": _flat(self._config(row).model_dump(exclude={"cache"})) | {"seed": self.spec.seed},
-                "tags": self.tags | {"study.id": self.id, "study.name": self.name, "study.profile": self.profile},
+                "tags": self._run_tags() | {"mlflow.runName": self._run_name(row)},
             }
         )  # fmt: skip
         self._changed()
@@ -194,7 +194,7 @@ class Ledger:
         if attempt != row.attempts:
             return
         seed = self.spec.seed + replicate
-        tags = {key: str(value) for key, value in facts.items()}
+        tags = self.tags | {key: str(value) for key, value in facts.items()}
         self.journal.append(
             {"op": "replicate", "trial": number, "replicate": replicate, "seed": seed, "tags": tags, "time": _now()}
         )
@@ -533,8 +533,16 @@ class Ledger:
     def _journal_study(self) -> None:
         config = _flat(self.spec.config.model_dump(exclude={"cache"}))
         params = config | {"sampler": self.spec.sampler, "replicates": self.spec.replicates, "seed": self.spec.seed}
-        tags = self.tags | {"study.id": self.id, "study.name": self.name, "study.profile": self.profile}
+        tags = self._run_tags() | {"mlflow.runName": f"{self.name} ({self.profile})"}
         self.journal.append({"op": "study", "params": params, "tags": tags, "time": _now()})
+
+    def _run_tags(self) -> dict[str, str]:
+        return self.tags | {"study.name": self.name, "study.profile": self.profile, "state": "running"}
+
+    def _run_name(self, row: Row) -> str:
+        shown = row.params.get(self.spec.parameter)
+        value = f"{shown:.4g}" if isinstance(shown, float) else shown
+        return f"trial {row.number}" if shown is None else f"trial {row.number} · {self.spec.parameter}={value}"
 
     def _changed(self) -> None:
         self._write_summary()
@@ -584,6 +592,8 @@ def check_same(attributes: Mapping[str, Any], wanted: dict[str, Any], name: str)
             f"the ledger of {name} has format {attributes['format']}, this version reads {FORMAT}: "
             "use the newer version it was written with, or --fresh"
         )
+    if "definition" not in attributes:
+        raise Refused(f"the stored Optuna study '{name}' is not a ledger of this platform; choose another --ledger")
     stored = attributes["definition"]
     different = sorted(key for key in stored.keys() | wanted.keys() if stored.get(key) != wanted.get(key))
     if different:

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -20,7 +21,7 @@ from typing import Any, TextIO
 from study import ledger, provenance, spec
 from study.display import Display, final_text
 from study.lock import Held, Lock
-from study.tracking_uri import check_uri
+from study.tracking_uri import absolute_uri, check_uri
 from trainables import overrides
 
 FINISHED, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
@@ -77,7 +78,9 @@ def run(options: argparse.Namespace) -> int:
     ledger.explore(study)
     storage = (options.storage or Path("studies") / name).resolve()
     url = options.ledger or ledger.default_url(storage)
-    tracking_uri = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or _default_tracking_uri()
+    tracking_uri = absolute_uri(
+        options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///studies/mlflow.db"
+    )
     stored = None if options.fresh else ledger.existing_study(url, name, study)
     outlook = ledger.outlook(stored, study)
     if options.dry_run:
@@ -102,6 +105,33 @@ def run(options: argparse.Namespace) -> int:
         lock.release()
 
 
+class InputCheck:
+    """Reads a study's inputs and builds its first model in a process of its own, before any trial starts."""
+
+    def __init__(self, study: spec.Study, storage: Path) -> None:
+        self.log = storage / "logs" / "check.log"
+        config = overrides.apply(study.config, {"cache": str(storage / "cache")})
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "trainables.check", study.trainer, config.model_dump_json()],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
+            )  # fmt: skip
+
+    def raise_if_refused(self) -> None:
+        """Raise the refusal if there already is one; does not wait."""
+        if self.process.poll() not in (None, 0):
+            self.result()
+
+    def result(self) -> dict[str, Any]:
+        """{"facts": ..., "baselines": ...}; ValueError with the refusal."""
+        out, _ = self.process.communicate()
+        if self.process.returncode == WRONG:
+            raise ValueError(out.strip())
+        if self.process.returncode != 0:
+            raise RuntimeError(f"the inputs could not be checked, see {self.log}")
+        return json.loads(out)
+
+
 class Session:
     """One launch of a study on this terminal."""
 
@@ -119,20 +149,18 @@ class Session:
         display = Display(screen, self.study.parameter, self.study.objectives[0].name, self.study.budget.trials)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
-        # Ray takes seconds to import and start; the inputs are read in the meantime.
-        prepared: dict[str, Any] = {}
-        reading = threading.Thread(target=self._prepare, args=(prepared,), daemon=True)
-        reading.start()
-        display.message(f"{self.name}: reading the inputs, starting Ray; files in {_short(self.storage)}")
-        from study.executor import Engine
-
-        engine = Engine(self.storage, self.options.address)
+        display.message(f"{self.name}: checking the inputs, starting Ray; files in {_short(self.storage)}")
+        engine = None
         try:
+            # The inputs are read on one core while Ray is imported and started on the other.
+            check = InputCheck(self.study, self.storage)
+            from study.executor import Engine
+
+            check.raise_if_refused()
+            engine = Engine(self.storage, self.options.address)
             engine.start()
-            reading.join()
-            if "error" in prepared:
-                raise prepared["error"]
-            return self._conduct(engine, prepared["inputs"], display, out)
+            inputs = check.result()
+            return self._conduct(engine, inputs, display, out)
         except ValueError as error:
             display.close(None)
             print(f"error: {error}", file=err, flush=True)
@@ -148,15 +176,8 @@ class Session:
             )
             return FAILED
         finally:
-            engine.stop()
-
-    def _prepare(self, prepared: dict[str, Any]) -> None:
-        try:
-            config = overrides.apply(self.study.config, {"cache": str(self.storage / "cache")})
-            prepared["inputs"] = spec.trainer_module(self.study.trainer).prepare(config)
-        except Exception as error:
-            # Raised again by the thread that waits for the inputs.
-            prepared["error"] = error
+            if engine is not None:
+                engine.stop()
 
     def _conduct(self, engine: Any, inputs: Any, display: Display, out: TextIO) -> int:
         import ray
@@ -167,7 +188,7 @@ class Session:
             tracking_uri=self.tracking_uri, tags=provenance.tags() | {"command": " ".join(sys.argv)},
             retry_failed=self.options.retry_failed,
         )  # fmt: skip
-        ray.get(actor.prepared.remote(inputs.facts, inputs.baselines))
+        ray.get(actor.prepared.remote(inputs["facts"], inputs["baselines"]))
         fitting = threading.Thread(target=self._fit, args=(engine, concurrency), daemon=True)
         display.update(ray.get(actor.summary.remote()))
         fitting.start()
@@ -260,10 +281,6 @@ def _check_writable(storage: Path) -> None:
         ) from error
     if shutil.disk_usage(storage).free < 2**28:
         raise ValueError(f"--storage {storage}: less than 256 MiB are free there")
-
-
-def _default_tracking_uri() -> str:
-    return f"sqlite:///{Path('studies').resolve() / 'mlflow.db'}"
 
 
 def _listing() -> str:

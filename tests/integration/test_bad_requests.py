@@ -1,0 +1,204 @@
+"""Every request that cannot be met ends with exit 2 and one sentence, before any trial starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def command(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The real command line, in a folder of its own."""
+    env = {k: v for k, v in os.environ.items() if k != "MLFLOW_TRACKING_URI"}
+    return subprocess.run(
+        [sys.executable, "-m", "study.run", *arguments],
+        cwd=folder, env=env | {"PYTHONPATH": str(ROOT)} | environment, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+def refused(done: subprocess.CompletedProcess[str], message: str) -> None:
+    assert done.returncode == 2, done.stderr[-2000:]
+    assert re.search(message, done.stderr), done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("error:") == 1
+
+
+STUDY = """
+from study.spec import Budget, Objective, Pruner, Study
+from trainables.splade.config import Config
+
+def space(trial):
+    trial.suggest_float("{key}", 1, 8, log=True)
+
+STUDY = {{"{profile}": Study(question="?", trainer="splade", parameter="k", config=Config(), space=space,
+    objectives=({objectives},), pruner=Pruner(kind="{pruner}"), budget=Budget(trials=2))}}
+"""
+
+
+def study(key="k", profile="embedded", objectives='Objective(name="ndcg_at_10")', pruner="none") -> str:
+    return STUDY.format(key=key, profile=profile, objectives=objectives, pruner=pruner)
+
+
+REQUESTS = [
+    (["splade_k_serach"], "unknown study 'splade_k_serach'; did you mean 'splade_k_search'"),
+    ([], "which study"),
+    (["nowhere/mine.py"], "study file 'nowhere/mine.py' does not exist"),
+    (["splade_k_search", "--profile", "papre"], "profile 'papre' .* did you mean 'paper'"),
+    (["splade_k_search", "--set", "batchsize=4"], "unknown key 'batchsize'; did you mean 'batch_size'"),
+    (["splade_k_search", "--set", "optimiser.rl=4"], "unknown key 'optimiser.rl'; did you mean 'optimiser.lr'"),
+    (["splade_k_search", "--set", "steps"], "--set takes KEY=VALUE, not 'steps'"),
+    (["splade_k_search", "--set", "steps=many"], "steps='many': input should be a valid integer"),
+    (["splade_k_search", "--set", "k=0"], "k=0: input should be greater than 0"),
+    (["splade_k_search", "--set", "k=-2"], "k=-2: input should be greater than 0"),
+    (["splade_k_search", "--set", "k=NaN"], "k=nan: input should be"),
+    (["splade_k_search", "--set", "batch_size=0"], "batch_size=0: input should be greater than or equal to 2"),
+    (["splade_k_search", "--set", "rescale=both"], "rescale='both': input should be 'tied' or 'untied'"),
+    (["splade_k_search", "--trials", "0"], "trials=0: input should be greater than 0"),
+    (["splade_k_search", "--workers-per-trial", "3"], "batch_size=32 cannot be shared by resources.workers=3"),
+    (["splade_k_search", "--seed", "-1"], "seed=-1"),
+    (["splade_k_search", "--tracking-uri", "./mlruns"], "tracking URI './mlruns' is a folder"),
+    (["splade_k_search", "--tracking-uri", "file:///tmp/x"], "tracking URI 'file:///tmp/x' is a folder"),
+    (["splade_k_search", "--tracking-uri", "ftp://x"], "tracking URI 'ftp://x' has an unknown scheme"),
+    (["splade_k_search", "--set", "train.source=nowhere.jsonl"], "source 'nowhere.jsonl': nothing there"),
+    (["splade_k_search", "--set", "evaluation.source=nowhere"], "source 'nowhere': nothing there"),
+    (["splade_k_search", "--set", "evaluation.source=ir_datasets:beir/scifcat"], "beir/scifcat"),
+    (["splade_k_search", "--set", "backbone=./nowhere"], "backbone './nowhere'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "message"), REQUESTS, ids=[" ".join(r[0]) or "nothing" for r in REQUESTS])
+def test_request(tmp_path, arguments, message) -> None:
+    refused(command(tmp_path, *arguments), message)
+
+
+FILES = [
+    ("raises", "1 / 0", "raises ZeroDivisionError: division by zero"),
+    ("syntax", "def", "raises SyntaxError"),
+    ("no study", "x = 1", "must define STUDY, a mapping from profile name"),
+    ("space", study(key="kk"), "the search space suggests an unknown key 'kk'; did you mean 'k'"),
+    ("objective", study(objectives='Objective(name="accuracy")'), "objective 'accuracy': splade never reports it"),
+    (
+        "pruning",
+        study(
+            objectives='Objective(name="ndcg_at_10"), Objective(name="flops", direction="minimize")', pruner="median"
+        ),
+        "pruning compares one value",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), [f[1:] for f in FILES], ids=[f[0] for f in FILES])
+def test_study_file(tmp_path, text, message) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    refused(command(tmp_path, "mine.py"), message)
+
+
+def beir(folder: Path, document: str = "d1") -> Path:
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text(json.dumps({"_id": "d1", "title": "", "text": "a text"}) + "\n")
+    (folder / "queries.jsonl").write_text(json.dumps({"_id": "q1", "text": "a query"}) + "\n")
+    (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\nq1\t{document}\t1\n")
+    return folder
+
+
+def test_malformed_line_is_named(tmp_path) -> None:
+    (tmp_path / "pairs.jsonl").write_text('{"query": "a", "positive": "b"}\n{"query": \n')
+    done = command(tmp_path, "splade_k_search", "--set", "train.source=pairs.jsonl")
+    refused(done, r"pairs\.jsonl.*line 2")
+
+
+def test_empty_data(tmp_path) -> None:
+    (tmp_path / "pairs.jsonl").write_text("")
+    refused(command(tmp_path, "splade_k_search", "--set", "train.source=pairs.jsonl"), r"pairs\.jsonl")
+
+
+def test_missing_column(tmp_path) -> None:
+    (tmp_path / "pairs.jsonl").write_text('{"query": "a", "answer": "b"}\n')
+    refused(command(tmp_path, "splade_k_search", "--set", "train.source=pairs.jsonl"), "no column 'positive'")
+
+
+def test_qrels_that_name_no_document(tmp_path) -> None:
+    beir(tmp_path / "collection", document="elsewhere")
+    refused(command(tmp_path, "splade_k_search", "--set", "evaluation.source=collection"), "qrels")
+
+
+def test_backbone_without_a_head(tmp_path) -> None:
+    from transformers import BertConfig, BertModel
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    BertModel(BertConfig(vocab_size=50, **sizes)).save_pretrained(tmp_path / "headless")
+    done = command(tmp_path, "splade_k_search", "--set", "backbone=./headless")
+    refused(done, r"headless.*head")
+
+
+def test_tracking_server_that_does_not_answer(tmp_path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        uri = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        refused(command(tmp_path, "splade_k_search", "--tracking-uri", uri), "tracking URI")
+
+
+def test_storage_that_cannot_be_written(tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    refused(command(tmp_path, "splade_k_search", "--storage", "file/below"), "--storage .*: cannot write there")
+
+
+def test_unknown_ray_address(tmp_path) -> None:
+    refused(command(tmp_path, "splade_k_search", "--address", "127.0.0.1:1"), "--address 127.0.0.1:1: no Ray cluster")
+
+
+def test_more_resources_than_the_cluster_has(tmp_path) -> None:
+    arguments = ["--workers-per-trial", "512", "--set", "batch_size=512"]
+    refused(command(tmp_path, "splade_k_search", *arguments), "a trial needs 512 CPU")
+
+
+def test_ledger_of_another_study_and_of_a_newer_format(tmp_path) -> None:
+    import optuna
+
+    storage = tmp_path / "studies" / "splade_k_search"
+    storage.mkdir(parents=True)
+    other = optuna.create_study(study_name="splade_k_search", storage=f"sqlite:///{storage / 'ledger.db'}")
+    refused(command(tmp_path, "splade_k_search"), "not .* ledger of this platform")
+    other.set_user_attr("format", 99)
+    other.set_user_attr("definition", {})
+    refused(command(tmp_path, "splade_k_search"), "format 99.*--fresh")
+
+
+def test_changed_study_names_the_key(tmp_path) -> None:
+    from study import ledger, spec
+
+    storage = tmp_path / "studies" / "splade_k_search"
+    storage.mkdir(parents=True)
+    _, begun = spec.load(spec.available()["splade_k_search"], None, {}, {})
+    ledger.open_study(ledger.default_url(storage), "splade_k_search", begun)
+    done = command(tmp_path, "splade_k_search", "--set", "steps=7")
+    refused(done, r"config\.steps was \d+, now 7.*--fresh")
+
+
+def test_dry_run_is_quick_and_complete_and_starts_nothing(tmp_path) -> None:
+    code = (
+        "import sys; from study import run; run.main(['splade_k_search', '--dry-run']);"
+        "print(sorted({'torch', 'ray', 'mlflow'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "[]"
+    for part in ("space       k in", "trials      9 x 1", "batch_size = 32", "ledger      nothing yet; to do: 9 new"):
+        assert part in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_list(tmp_path) -> None:
+    done = command(tmp_path, "--list")
+    assert done.returncode == 0
+    assert "splade_k_search  (embedded" in done.stdout
