@@ -68,6 +68,8 @@ class Row:
     """Worker-seconds that ending early did not spend, at the trial's own pace."""
     checkpoint: str | None = None
     retry_of: int | None = None
+    hashes: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Replicate -> digests of its initialisation and data order."""
     latest: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -188,17 +190,34 @@ class Ledger:
 
     # --- following -------------------------------------------------------------------------------
 
-    def describe(self, number: int, attempt: int, replicate: int, facts: dict[str, Any]) -> None:
-        """Facts about a replicate, such as the identity of its data, as tags of its run."""
+    def describe(self, number: int, attempt: int, replicate: int, facts: dict[str, Any]) -> str | None:
+        """Facts about a replicate, such as the identity of its data, as tags of its run.
+
+        In a paired design the arms must agree, seed by seed, on initialisation and data order; returns a
+        sentence if this one does not.
+        """
         row = self._rows[number]
         if attempt != row.attempts:
-            return
+            return f"superseded by attempt {row.attempts}"
         seed = self.spec.seed + replicate
-        tags = self.tags | {key: str(value) for key, value in facts.items()}
+        row.hashes[str(replicate)] = {key: value for key, value in facts.items() if key.startswith("hash.")}
+        self._store(row)
         self.journal.append(
-            {"op": "replicate", "trial": number, "replicate": replicate, "seed": seed, "tags": tags, "time": _now()}
-        )
+            {"op": "replicate", "trial": number, "replicate": replicate, "seed": seed,
+             "tags": self.tags | {key: str(value) for key, value in facts.items()}, "time": _now()}
+        )  # fmt: skip
         self._wake()
+        if self.spec.design == "search":
+            return None
+        for other in self._rows.values():
+            theirs = other.hashes.get(str(replicate), {})
+            for key, value in row.hashes[str(replicate)].items():
+                if theirs.get(key, value) != value:
+                    return (
+                        f"trials {other.number} and {number} are arms of a paired design, but differ in {key[5:]} "
+                        f"for seed {seed} ({theirs[key]} and {value}); what the arms vary must not change either"
+                    )
+        return None
 
     def report(self, number: int, attempt: int, replicate: int, records: list[dict[str, Any]]) -> str | None:
         """Store records of one replicate and answer with a reason to stop, or None."""
@@ -416,6 +435,7 @@ class Ledger:
             "profile": self.profile,
             "status": self.status,
             "question": self.spec.question,
+            "design": self.spec.design,
             "parameter": self.spec.parameter,
             "objectives": [o.model_dump() for o in self.spec.objectives],
             "best": self.best(),

@@ -83,6 +83,8 @@ class Study(Section):
     objectives: Annotated[tuple[Objective, ...], Field(min_length=1)]
     sampler: Literal["tpe", "random", "qmc"] = "tpe"
     pruner: Pruner = Pruner()
+    design: Literal["search", "paired"] = "search"
+    """`paired` compares arms: trials whose replicates share seeds, initialisation and data order."""
     replicates: PositiveInt = 1
     seed: NonNegativeInt = 0
     budget: Budget
@@ -100,6 +102,14 @@ class Study(Section):
             raise ValueError(
                 f"pruner.kind={self.pruner.kind!r} with {len(self.objectives)} objectives: pruning compares one "
                 "value; use kind='none' or a single objective"
+            )
+        if self.design == "paired" and self.replicates < 2:
+            raise ValueError(
+                f"replicates={self.replicates} with design='paired': a paired comparison needs at least two seeds"
+            )
+        if self.design == "paired" and self.pruner.kind != "none":
+            raise ValueError(
+                f"pruner.kind={self.pruner.kind!r} with design='paired': every arm runs all its seeds; use kind='none'"
             )
         metrics = trainer_module(self.trainer).METRICS
         for objective in self.objectives:

@@ -43,7 +43,10 @@ class Context:
         return None
 
     def describe(self, facts: dict[str, Any]) -> None:
-        """Put facts about the replicate on record before its first step. Called on rank 0 only."""
+        """Put facts about the replicate on record before its first step. Called on rank 0 only.
+
+        Raises RuntimeError where the study's design forbids going on with them.
+        """
 
 
 @dataclass
@@ -55,7 +58,11 @@ class LedgerContext(Context):
     _outstanding: Any = field(default=None, init=False, repr=False)
 
     def describe(self, facts: dict[str, Any]) -> None:
-        self.send_facts(facts)
+        import ray
+
+        objection = ray.get(self.send_facts(facts))
+        if objection is not None:
+            raise RuntimeError(objection)
 
     def report(self, records: list[Record], wait: bool) -> str | None:
         import ray

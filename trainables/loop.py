@@ -13,7 +13,7 @@ import logging
 import math
 import random
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy
@@ -72,6 +72,35 @@ def seed_streams(*parts: int) -> None:
     torch.manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
 
+def fingerprint(value: Any) -> str:
+    """Digest of nested tensors, dataclasses and plain values: equal content gives an equal digest.
+
+    >>> fingerprint([torch.ones(2), "a"]) == fingerprint([torch.ones(2), "a"]) != fingerprint([torch.ones(2), "b"])
+    True
+    """
+    digest = hashlib.sha256()
+
+    def feed(item: Any) -> None:
+        if isinstance(item, torch.Tensor):
+            digest.update(f"{item.dtype} {tuple(item.shape)}".encode())
+            digest.update(item.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        elif is_dataclass(item):
+            for part in fields(item):
+                feed(getattr(item, part.name))
+        elif isinstance(item, dict):
+            for key, part in item.items():
+                feed((key, part))
+        elif isinstance(item, (list, tuple)):
+            digest.update(f"{len(item)}".encode())
+            for part in item:
+                feed(part)
+        else:
+            digest.update(repr(item).encode())
+
+    feed(value)
+    return digest.hexdigest()[:16]
+
+
 def run(recipe_module: Any, config: TrainerConfig, context: Context) -> Outcome:
     """Train one replicate to its end, from its newest checkpoint if it has one.
 
@@ -101,6 +130,10 @@ class _Run:
             eps=config.optimiser.epsilon,
         )
         self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
+        self.facts = dict(self.recipe.description) | {
+            "hash.initialisation": fingerprint(dict(_model_tensors(self.recipe.model))),
+            "hash.data_order": fingerprint([self.recipe.batch(step) for step in range(min(3, config.steps))]),
+        }
         self.step = 0
         self.history: list[dict[str, float]] = []
         self.values: dict[str, float] = {}
@@ -113,7 +146,7 @@ class _Run:
     def train(self) -> Outcome:
         self._restore()
         if self.context.rank == 0:
-            self.context.describe(dict(self.recipe.description))
+            self.context.describe(self.facts)
         stop: str | None = self._flush(wait=True)
         if self.step == 0 and not self.values:
             stop = self._evaluate(("validation", "test"), "untrained.") or stop

@@ -372,6 +372,30 @@ def test_pruning_with_several_objectives_is_refused() -> None:
         )
 
 
+def test_arms_of_a_paired_design_must_agree_seed_by_seed(tmp_path) -> None:
+    study = toy(design="paired", replicates=2, points=({"k": 1.0, "width": 2}, {"k": 2.0, "width": 2}))
+    ledger = opened(tmp_path, study)
+    for _ in range(2):
+        ledger.begin(ledger.ask())
+    assert ledger.describe(0, 1, 0, {"hash.initialisation": "a", "parameters": 3}) is None
+    assert ledger.describe(0, 1, 1, {"hash.initialisation": "b"}) is None
+    assert ledger.describe(1, 1, 0, {"hash.initialisation": "a", "parameters": 4}) is None
+    objection = ledger.describe(1, 1, 1, {"hash.initialisation": "x"})
+    assert objection.startswith("trials 0 and 1 are arms of a paired design, but differ in initialisation for seed 1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"replicates": 1}, "at least two seeds"),
+        ({"replicates": 2, "pruner": Pruner(kind="median")}, "every arm runs all its seeds"),
+    ],
+)
+def test_paired_design_is_refused_without_seeds_or_with_pruning(changes, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        toy(design="paired", **changes)
+
+
 def test_gang_shares_gpus_whole_and_batches_evenly() -> None:
     with pytest.raises(ValueError, match="a gang of 2 workers needs whole GPUs"):
         Resources(workers=2, gpus_per_worker=0.5)
