@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import socket
 import tempfile
 import time
 from pathlib import Path
@@ -64,6 +65,7 @@ class Engine:
             os.environ.setdefault(name, value)
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
         if self.address is not None:
+            _check_reachable(self.address)
             try:
                 ray.init(address=self.address, **quiet)
             except (ConnectionError, ValueError, RuntimeError) as error:
@@ -170,3 +172,16 @@ class LedgerSearcher(Searcher):
 
     def restore(self, checkpoint_path: str) -> None:
         """Nothing to restore: the ledger is the state."""
+
+
+def _check_reachable(address: str) -> None:
+    """Raise `Unreachable` unless something listens at HOST:PORT; `ray.init` itself would try for minutes."""
+    if address == "auto":
+        return
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or "/" in host:
+        raise Unreachable(f"--address {address}: give HOST:PORT of the cluster's head (port 6379), or 'auto'")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except OSError as error:
+        raise Unreachable(f"--address {address}: no Ray cluster answers there ({error.strerror or error})") from error

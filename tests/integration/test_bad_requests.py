@@ -64,13 +64,11 @@ REQUESTS = [
     (["splade_k_search", "--trials", "0"], "trials=0: input should be greater than 0"),
     (["splade_k_search", "--workers-per-trial", "3"], "batch_size=32 cannot be shared by resources.workers=3"),
     (["splade_k_search", "--seed", "-1"], "seed=-1"),
-    (["splade_k_search", "--tracking-uri", "./mlruns"], "tracking URI './mlruns' is a folder"),
-    (["splade_k_search", "--tracking-uri", "file:///tmp/x"], "tracking URI 'file:///tmp/x' is a folder"),
+    (["splade_k_search", "--tracking-uri", "./mlruns"], "tracking URI './mlruns' .*accepted: sqlite"),
+    (["splade_k_search", "--tracking-uri", "file:///tmp/x"], "tracking URI 'file:///tmp/x' .*accepted: sqlite"),
     (["splade_k_search", "--tracking-uri", "ftp://x"], "tracking URI 'ftp://x' has an unknown scheme"),
-    (["splade_k_search", "--set", "train.source=nowhere.jsonl"], "source 'nowhere.jsonl': nothing there"),
-    (["splade_k_search", "--set", "evaluation.source=nowhere"], "source 'nowhere': nothing there"),
-    (["splade_k_search", "--set", "evaluation.source=ir_datasets:beir/scifcat"], "beir/scifcat"),
-    (["splade_k_search", "--set", "backbone=./nowhere"], "backbone './nowhere'"),
+    (["splade_k_search", "--address", "127.0.0.1:1"], "--address 127.0.0.1:1: no Ray cluster answers there"),
+    (["splade_k_search", "--address", "ray://x:1"], "--address ray://x:1: give HOST:PORT"),
 ]  # fmt: skip
 
 
@@ -104,39 +102,58 @@ def test_study_file(tmp_path, text, message) -> None:
 def beir(folder: Path, document: str = "d1") -> Path:
     (folder / "qrels").mkdir(parents=True)
     (folder / "corpus.jsonl").write_text(json.dumps({"_id": "d1", "title": "", "text": "a text"}) + "\n")
-    (folder / "queries.jsonl").write_text(json.dumps({"_id": "q1", "text": "a query"}) + "\n")
-    (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\nq1\t{document}\t1\n")
+    queries = "".join(json.dumps({"_id": f"q{n}", "text": "a query"}) + "\n" for n in range(9))
+    (folder / "queries.jsonl").write_text(queries)
+    judged = "".join(f"q{n}\t{document}\t1\n" for n in range(9))
+    (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
     return folder
 
 
-def test_malformed_line_is_named(tmp_path) -> None:
-    (tmp_path / "pairs.jsonl").write_text('{"query": "a", "positive": "b"}\n{"query": \n')
-    done = command(tmp_path, "splade_k_search", "--set", "train.source=pairs.jsonl")
-    refused(done, r"pairs\.jsonl.*line 2")
+INPUTS = [
+    ("missing file", "train.source=nowhere.jsonl", "source 'nowhere.jsonl': nothing there"),
+    ("missing folder", "evaluation.source=nowhere", "source 'nowhere': nothing there"),
+    ("unknown id", "evaluation.source=ir_datasets:beir/scifcat", "beir/scifcat"),
+    ("malformed line", "train.source=broken.jsonl", r"broken\.jsonl.*line 2"),
+    ("empty file", "train.source=empty.jsonl", r"empty\.jsonl"),
+    ("missing column", "train.source=columns.jsonl", "no column 'positive'"),
+    ("qrels without documents", "evaluation.source=strangers", "qrels"),
+    ("missing backbone", "backbone=./nowhere", "backbone './nowhere'"),
+    ("backbone without a head", "backbone=./headless", "headless.*head"),
+    ("too long", "document_length=100000", "document_length is 100000"),
+    ("no negatives", "hard_negatives=3", "hard_negatives is 3"),
+]
 
 
-def test_empty_data(tmp_path) -> None:
-    (tmp_path / "pairs.jsonl").write_text("")
-    refused(command(tmp_path, "splade_k_search", "--set", "train.source=pairs.jsonl"), r"pairs\.jsonl")
-
-
-def test_missing_column(tmp_path) -> None:
-    (tmp_path / "pairs.jsonl").write_text('{"query": "a", "answer": "b"}\n')
-    refused(command(tmp_path, "splade_k_search", "--set", "train.source=pairs.jsonl"), "no column 'positive'")
-
-
-def test_qrels_that_name_no_document(tmp_path) -> None:
-    beir(tmp_path / "collection", document="elsewhere")
-    refused(command(tmp_path, "splade_k_search", "--set", "evaluation.source=collection"), "qrels")
-
-
-def test_backbone_without_a_head(tmp_path) -> None:
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory) -> Path:
     from transformers import BertConfig, BertModel
 
+    folder = tmp_path_factory.mktemp("inputs")
+    pairs = "".join(json.dumps({"query": f"query {n}", "positive": f"text {n}"}) + "\n" for n in range(40))
+    (folder / "good.jsonl").write_text(pairs)
+    (folder / "broken.jsonl").write_text('{"query": "a", "positive": "b"}\n{"query": \n')
+    (folder / "empty.jsonl").write_text("")
+    (folder / "columns.jsonl").write_text('{"query": "a", "answer": "b"}\n')
+    beir(folder / "good")
+    beir(folder / "strangers", document="elsewhere")
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    BertModel(BertConfig(vocab_size=50, **sizes)).save_pretrained(tmp_path / "headless")
-    done = command(tmp_path, "splade_k_search", "--set", "backbone=./headless")
-    refused(done, r"headless.*head")
+    BertModel(BertConfig(vocab_size=50, **sizes)).save_pretrained(folder / "headless")
+    return folder
+
+
+def on_files(setting: str) -> list[str]:
+    given = ["train.source=good.jsonl", "evaluation.source=good", setting]
+    return ["splade_k_search", "--fresh", *(word for value in given for word in ("--set", value))]
+
+
+@pytest.mark.parametrize(("setting", "message"), [i[1:] for i in INPUTS], ids=[i[0] for i in INPUTS])
+def test_input(inputs, setting, message) -> None:
+    refused(command(inputs, *on_files(setting)), message)
+
+
+def test_more_resources_than_the_cluster_has(inputs) -> None:
+    arguments = [*on_files("batch_size=512"), "--workers-per-trial", "512"]
+    refused(command(inputs, *arguments), "a trial needs 512 CPU")
 
 
 def test_tracking_server_that_does_not_answer(tmp_path) -> None:
@@ -149,15 +166,6 @@ def test_tracking_server_that_does_not_answer(tmp_path) -> None:
 def test_storage_that_cannot_be_written(tmp_path) -> None:
     (tmp_path / "file").write_text("")
     refused(command(tmp_path, "splade_k_search", "--storage", "file/below"), "--storage .*: cannot write there")
-
-
-def test_unknown_ray_address(tmp_path) -> None:
-    refused(command(tmp_path, "splade_k_search", "--address", "127.0.0.1:1"), "--address 127.0.0.1:1: no Ray cluster")
-
-
-def test_more_resources_than_the_cluster_has(tmp_path) -> None:
-    arguments = ["--workers-per-trial", "512", "--set", "batch_size=512"]
-    refused(command(tmp_path, "splade_k_search", *arguments), "a trial needs 512 CPU")
 
 
 def test_ledger_of_another_study_and_of_a_newer_format(tmp_path) -> None:
