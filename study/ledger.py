@@ -557,7 +557,7 @@ class Ledger:
         self.journal.append({"op": "study", "params": params, "tags": tags, "time": _now()})
 
     def _run_tags(self) -> dict[str, str]:
-        return self.tags | {"study.name": self.name, "study.profile": self.profile, "state": "running"}
+        return self.tags | self._facts | {"study.name": self.name, "study.profile": self.profile, "state": "running"}
 
     def _run_name(self, row: Row) -> str:
         shown = row.params.get(self.spec.parameter)

@@ -1,0 +1,129 @@
+"""The command line from end to end: a real Ray, real training, a real SQLite MLflow."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+STUDY = """
+from study.spec import Budget, Objective, Study
+from trainables.recipe import EvaluationData, Optimiser, TrainData
+from trainables.splade.config import Config
+
+def space(trial):
+    trial.suggest_float("k", 0.5, 8, log=True)
+    trial.suggest_float("optimiser.lr", 1e-4, 1e30, log=True)
+
+STUDY = {"embedded": Study(
+    question="Does the platform work?", trainer="splade", parameter="k",
+    config=Config(steps=6, batch_size=8, evaluate_every=3, checkpoint_every=2, threads=1,
+                  train=TrainData(limit=64), evaluation=EvaluationData(max_documents=60)),
+    space=space, points=({"k": 1, "optimiser.lr": 1e-3}, {"k": 4, "optimiser.lr": 1e30}, {"k": 2, "optimiser.lr": 1e-3}),
+    objectives=(Objective(name="ndcg_at_10"),), budget=Budget(trials=2), seed=3)}
+"""
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    env = {k: v for k, v in os.environ.items() if k != "MLFLOW_TRACKING_URI"} | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-m", "study.run", "tiny.py", *arguments],
+        cwd=folder, env=env, capture_output=True, text=True, timeout=400,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """One study of two trials, the second of which collapses: (folder, its first run)."""
+    folder = tmp_path_factory.mktemp("study")
+    (folder / "tiny.py").write_text(STUDY)
+    done = run(folder, "--json")
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder, done
+
+
+def test_summary_and_screen(finished) -> None:
+    folder, done = finished
+    summary = json.loads(done.stdout)
+    storage = folder / "studies" / "tiny"
+    assert summary == json.loads((storage / "summary.json").read_text())
+    assert summary["status"] == "finished"
+    assert summary["best"] == [0]
+    good, collapsed = summary["trials"]
+    assert (good["state"], good["steps"], good["planned_steps"], good["attempts"]) == ("complete", 6, 6, 1)
+    assert {"ndcg_at_10", "test.ndcg_at_10", "untrained.test.ndcg_at_10", "test.flops"} <= good["values"].keys()
+    assert collapsed["state"] == "collapsed"
+    assert "is nan at step" in collapsed["reason"] or "is inf at step" in collapsed["reason"]
+    assert collapsed["steps"] < 6
+    assert 0 < summary["worker_seconds"]["overhead"] < summary["worker_seconds"]["used"]
+    assert summary["worker_seconds"]["saved"] > 0
+    assert "bm25" in summary["baselines"]
+    assert (Path(good["checkpoint"]) / "model.safetensors").exists()
+    assert (storage / "report.html").stat().st_size > 10_000
+    for noise in ("WARNING", "(pid=", "INFO mlflow", "Traceback"):
+        assert noise not in done.stderr
+    assert done.stderr.count("collapsed at step") == 1
+    assert not (storage / "ray").exists()
+
+
+def test_mlflow_has_every_step_once(finished) -> None:
+    from mlflow.tracking import MlflowClient
+
+    folder, done = finished
+    summary = json.loads(done.stdout)
+    client = MlflowClient(f"sqlite:///{folder / 'studies' / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("tiny")
+    runs = client.search_runs([experiment.experiment_id])
+    parent = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
+    children = {run.info.run_id: run for run in runs if "mlflow.parentRunId" in run.data.tags}
+    assert [run.info.run_id for run in parent] == [summary["mlflow"]["parent_run_id"]]
+    assert sorted(children) == sorted(trial["mlflow_run_id"] for trial in summary["trials"])
+    assert {run.data.tags["mlflow.parentRunId"] for run in children.values()} == {parent[0].info.run_id}
+    for trial in summary["trials"]:
+        child = children[trial["mlflow_run_id"]]
+        assert child.info.status == {"complete": "FINISHED", "collapsed": "KILLED"}[trial["state"]]
+        assert child.data.params["k"] == str(float(trial["params"]["k"]))
+        assert child.data.params["document_length"] == "48"
+        assert child.data.tags.get("stop.reason") == trial["reason"]
+        assert {"version.torch", "data.train.identity", "mlflow.source.git.commit"} <= child.data.tags.keys()
+        steps = [m.step for m in client.get_metric_history(child.info.run_id, "train.loss")]
+        assert steps == list(range(1, trial["steps"] + 1))
+    assert parent[0].info.status == "FINISHED"
+    assert {"report", "best"} <= {item.path for item in client.list_artifacts(parent[0].info.run_id)}
+
+
+def test_finished_study_answers_at_once(finished) -> None:
+    folder, _ = finished
+    started = time.monotonic()
+    done = run(folder)
+    assert done.returncode == 0
+    assert "Best k = 1" in done.stdout
+    assert time.monotonic() - started < 30
+    plan = run(folder, "--dry-run", "--trials", "3").stdout
+    assert "1 collapsed, 1 complete; to do: 1 new" in plan
+
+
+def test_more_trials_with_a_gang_of_two(finished) -> None:
+    folder, first = finished
+    done = run(folder, "--trials", "3", "--workers-per-trial", "2", "--json")
+    assert done.returncode == 0, done.stderr[-3000:]
+    summary = json.loads(done.stdout)
+    before = json.loads(first.stdout)["trials"]
+    assert [t["values"] for t in summary["trials"][:2]] == [t["values"] for t in before]
+    added = summary["trials"][2]
+    assert (added["state"], added["steps"], added["params"]["k"]) == ("complete", 6, 2)
+
+
+def test_fresh_keeps_the_old_study_beside_the_new_one(finished) -> None:
+    folder, _ = finished
+    done = run(folder, "--fresh", "--set", "train.source=missing.jsonl")
+    assert done.returncode == 2
+    kept = [path for path in (folder / "studies").iterdir() if path.name.startswith("tiny.2")]
+    assert [json.loads((path / "summary.json").read_text())["study"] for path in kept] == ["tiny"]
