@@ -25,18 +25,13 @@ def case(seed):
         qrels[query] = {document: rng.choice([0, 0, 1, 1, 2, 3]) for document in judged}
         qrels[query][rng.choice(judged)] = rng.randint(1, 3)
         found = rng.sample(documents, rng.randint(1, 130))
-        run[query] = sorted(
-            ((document, rng.choice([rng.random(), 0.5])) for document in found), key=lambda x: -x[1]
-        )
+        run[query] = sorted(((document, rng.choice([rng.random(), 0.5])) for document in found), key=lambda x: -x[1])
     return run, qrels
 
 
 def by_rank(run):
     """The same order with scores that all differ: the references break ties by rules of their own."""
-    return {
-        query: {document: -float(rank) for rank, (document, _) in enumerate(row)}
-        for query, row in run.items()
-    }
+    return {query: {document: -float(rank) for rank, (document, _) in enumerate(row)} for query, row in run.items()}
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -92,9 +87,7 @@ def test_a_query_without_results_counts_as_zero():
 
 def test_by_hand():
     run = {"q": [("x", 9.0), ("two", 8.0), ("one", 7.0)]}
-    found = evaluate(
-        run, {"q": {"one": 1, "two": 2, "gone": 1, "no": 0}}, ("ndcg_at_10", "mrr_at_1", "recall_at_2")
-    )
+    found = evaluate(run, {"q": {"one": 1, "two": 2, "gone": 1, "no": 0}}, ("ndcg_at_10", "mrr_at_1", "recall_at_2"))
     ideal = 2 + 1 / 1.584962500721156 + 1 / 2
     assert found.values["ndcg_at_10"] == pytest.approx((2 / 1.584962500721156 + 1 / 2) / ideal, abs=1e-12)
     assert found.values["mrr_at_1"] == 0

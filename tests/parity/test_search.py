@@ -146,9 +146,7 @@ def test_each_split_is_what_brute_force_and_trec_eval_say(folder):
             [ir_measures.nDCG @ 10, ir_measures.RR @ 10, ir_measures.R @ 100], qrels, run
         )
         for name, measure_ in (("ndcg_at_10", "nDCG@10"), ("mrr_at_10", "RR@10"), ("recall_at_100", "R@100")):
-            assert found[split].values[name] == pytest.approx(
-                expected[ir_measures.parse_measure(measure_)], abs=1e-9
-            )
+            assert found[split].values[name] == pytest.approx(expected[ir_measures.parse_measure(measure_)], abs=1e-9)
             assert list(found[split].per_item[name]) == list(part.query_ids)
         assert 0.05 < found[split].values["ndcg_at_10"] < 0.99
         on_queries, on_documents = (asked > 0).double().mean(0), (documents > 0).double().mean(0)

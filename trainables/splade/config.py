@@ -1,0 +1,94 @@
+"""Settings of the SPLADE recipe. Imports neither torch nor ray."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from trainables import inputs
+from trainables.recipe import (
+    EvaluationData,
+    Fraction,
+    NonNegativeFinite,
+    PositiveFinite,
+    Prepared,
+    Section,
+    TrainData,
+    TrainerConfig,
+)
+
+METRICS: dict[str, Literal["maximize", "minimize"]] = {
+    "ndcg_at_10": "maximize",
+    "mrr_at_10": "maximize",
+    "recall_at_100": "maximize",
+    "flops": "minimize",
+    "active_query": "minimize",
+    "active_document": "minimize",
+}
+
+
+class CollapseLimits(Section):
+    """When the rules of `trainables.splade.rules` call a run hopeless."""
+
+    window: PositiveInt = 10
+    """Steps that signals are averaged over."""
+    grace: Fraction = 0.2
+    """Share of all steps in which a loss at chance is still no reason to stop."""
+    deadline: Fraction = 0.5
+    """Share of all steps after which the loss must be below chance and the vectors sparse or sparsifying."""
+    dense_share: Fraction = 0.5
+    """A document vector with more than this share of the vocabulary active is dense."""
+    explosion: PositiveFinite = 10.0
+    """Growth of the scores since the start, with a loss above chance, that counts as exploding."""
+
+
+class Config(TrainerConfig):
+    """SPLADE with a rescaled masked-LM head (arXiv 2606.18811; SPLADE v2, arXiv 2109.10086)."""
+
+    k: PositiveFinite = 1.0
+    """The decoder's weights are divided by this once, before step 0."""
+    rescale: Literal["tied", "untied"] = "tied"
+    """`tied` rescales the matrix that the head shares with the input embeddings, which shrinks the inputs too;
+    `untied` gives the head a copy of its own first."""
+    rescale_bias: bool = False
+    """Divide the decoder's bias by k as well."""
+
+    query_length: Annotated[int, Field(ge=3)] = 24
+    """Tokens, special ones included."""
+    document_length: Annotated[int, Field(ge=3)] = 48
+
+    train: TrainData = TrainData()
+    evaluation: EvaluationData = EvaluationData()
+    hard_negatives: Annotated[int, Field(ge=0)] = 0
+    """Negatives of the source per query, drawn anew each time where it has more."""
+
+    contrastive_weight: NonNegativeFinite = 1.0
+    """Weight of InfoNCE; 0 leaves distillation alone."""
+    distillation: Literal["none", "margin_mse", "kl"] = "none"
+    """From the source's teacher scores of the positive and the hard negatives, on the teacher's own scale."""
+    distillation_weight: PositiveFinite = 1.0
+
+    lambda_query: NonNegativeFinite = 3e-4
+    lambda_document: NonNegativeFinite = 1e-4
+    query_regulariser: Literal["flops", "l1"] = "flops"
+    ramp: Fraction = 0.5
+    """Share of all steps over which both lambdas rise quadratically from 0."""
+
+    collapse_limits: CollapseLimits = CollapseLimits()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Config:
+        if self.distillation != "none" and self.hard_negatives == 0:
+            raise ValueError(
+                f"distillation is {self.distillation!r} and hard_negatives is 0: a teacher compares the positive "
+                "with hard negatives, so hard_negatives must be at least 1"
+            )
+        if self.distillation == "none" and self.contrastive_weight == 0:
+            raise ValueError("contrastive_weight is 0 and distillation is 'none': nothing is left to learn from")
+        return self
+
+
+def prepare(config: Config) -> Prepared:
+    """See `trainables.recipe`."""
+    return inputs.retrieval(config.train, config.evaluation, config.cache)

@@ -1,0 +1,101 @@
+"""The SPLADE encoder: a masked-LM model whose head's outputs, pooled over tokens, are the sparse vector."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import nn
+
+from trainables.encoders import Tokens
+from trainables.splade.pooling import max_log1p_relu
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+def rescale_head(mlm: PreTrainedModel, k: float, rescale: Literal["tied", "untied"], rescale_bias: bool) -> None:
+    """W_head <- W_head / k in place (arXiv 2606.18811), before the optimiser sees the parameters.
+
+    `tied` keeps the head's matrix the one of the input embeddings. `untied` gives the head its own copy first
+    and says so in the model's config, so that saving and loading keep them apart. ValueError where `tied` is
+    asked of a model whose head has a matrix of its own, or `rescale_bias` of a head without bias.
+    """
+    decoder = mlm.get_output_embeddings()
+    tied = decoder.weight is mlm.get_input_embeddings().weight
+    if rescale == "tied" and not tied:
+        raise ValueError("rescale is 'tied', but this backbone's head has a matrix of its own; use 'untied'")
+    if rescale_bias and decoder.bias is None:
+        raise ValueError("rescale_bias is true, but this backbone's head has no bias; use false")
+    if rescale == "untied":
+        untie_head(mlm)
+    with torch.no_grad():
+        decoder.weight.div_(k)
+        if rescale_bias:
+            decoder.bias.div_(k)
+
+
+def untie_head(mlm: PreTrainedModel) -> None:
+    """Give the decoder parameters that it shares with nothing.
+
+    Its bias too: BERT-like heads hold the bias under two names, and once `tie_word_embeddings` is false
+    transformers saves one of them and loads neither into the decoder.
+    """
+    decoder = mlm.get_output_embeddings()
+    decoder.weight = nn.Parameter(decoder.weight.detach().clone())
+    if decoder.bias is not None:
+        decoder.bias = nn.Parameter(decoder.bias.detach().clone())
+    mlm.config.tie_word_embeddings = False
+
+
+class SpladeEncoder(nn.Module):
+    """Texts as vectors over the vocabulary, w_j = max_i log(1 + relu(h_i . W_j + b_j)) over unmasked tokens i."""
+
+    def __init__(self, mlm: PreTrainedModel) -> None:
+        """ValueError where the model's logits are not its decoder's outputs alone."""
+        super().__init__()
+        self.mlm = mlm
+        self._check_head()
+
+    @property
+    def decoder(self) -> nn.Linear:
+        """The last layer of the masked-LM head, (V, D)."""
+        return self.mlm.get_output_embeddings()
+
+    def forward(self, tokens: Tokens) -> torch.Tensor:
+        """(texts, V) of tokens (texts, L); float32 whatever autocast does inside."""
+        decoder = self.decoder
+        return max_log1p_relu(self.hidden(tokens), tokens.mask, decoder.weight, decoder.bias)
+
+    def hidden(self, tokens: Tokens) -> torch.Tensor:
+        """What the decoder is given, (texts, L, D).
+
+        The model runs as it is, whatever its architecture, but for its decoder, which is handed no tokens.
+        """
+        given: list[torch.Tensor] = []
+
+        def keep(_: nn.Module, arguments: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+            given.append(arguments[0])
+            return (arguments[0][:, :0],)
+
+        with self.decoder.register_forward_pre_hook(keep):
+            self.mlm(input_ids=tokens.ids, attention_mask=tokens.mask)
+        return given[0]
+
+    @torch.no_grad()
+    def _check_head(self) -> None:
+        decoder = self.decoder
+        training = self.mlm.training
+        self.mlm.eval()
+        ids = torch.arange(2, 6, device=decoder.weight.device).view(1, -1)
+        tokens = Tokens(ids, torch.ones_like(ids))
+        try:
+            same = torch.allclose(decoder(self.hidden(tokens)), self.mlm(ids, attention_mask=tokens.mask).logits)
+        except (IndexError, RuntimeError, AttributeError):
+            same = False
+        self.mlm.train(training)
+        if not same:
+            raise ValueError(
+                f"{type(self.mlm).__name__} does more to its logits than its output embeddings say; "
+                "SPLADE needs a masked-LM head that ends in one linear layer"
+            )
