@@ -138,8 +138,9 @@ class _Run:
         self.history: list[dict[str, float]] = []
         self.values: dict[str, float] = {}
         self.per_item: dict[str, dict[str, dict[str, float]]] = {}
-        self.unsaved: list[Record] = []
         self.unsent: list[Record] = []
+        self.unsure: list[Record] = []
+        """Handed over, but perhaps not on record yet: with the unsent ones, what a checkpoint must carry."""
         self.seconds = self.step_seconds = 0.0
         self.started = self.last_report = time.monotonic()
 
@@ -217,15 +218,16 @@ class _Run:
         if self.unsent and self.unsent[-1]["step"] == self.step:
             self.unsent[-1]["metrics"] |= metrics
             return
-        record = {"step": self.step, "time": time.time_ns() // 1_000_000, "metrics": dict(metrics)}
-        self.unsent.append(record)
-        self.unsaved.append(record)
+        self.unsent.append({"step": self.step, "time": time.time_ns() // 1_000_000, "metrics": dict(metrics)})
 
     def _flush(self, wait: bool) -> str | None:
         """Hand the unsent records over on rank 0; a reason to stop, or None."""
         records, self.unsent = self.unsent, []
         self.last_report = time.monotonic()
-        return self.context.report(records, wait) if self.context.rank == 0 else None
+        reason = self.context.report(records, wait) if self.context.rank == 0 else None
+        # The answer to one report shows that all earlier ones have arrived.
+        self.unsure = [] if wait else records
+        return reason
 
     def _save(self) -> None:
         if self.context.rank == 0:
@@ -238,12 +240,11 @@ class _Run:
                     "history": self.history,
                     "values": self.values,
                     "per_item": self.per_item,
-                    "records": self.unsaved,
+                    "records": self.unsure + self.unsent,
                     "seconds": self._elapsed(),
                     "step_seconds": self.step_seconds,
                 },
             )
-        self.unsaved = []
 
     def _restore(self) -> None:
         """Carry on from the newest checkpoint; its records may never have reached the ledger, so they go again."""

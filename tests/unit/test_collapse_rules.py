@@ -77,6 +77,12 @@ def test_rising_stops():
     assert "not falling" in reason
 
 
+def test_spikes_that_pass_are_left_alone():
+    """As recorded: loss 34 at step 10, 27 and 14 at steps 35 and 36, about 1 everywhere else."""
+    spikes = {9: 34.5, 34: 27.1, 35: 13.8, 60: 500.0}
+    assert verdict(history(STEPS, contrastive=lambda t: spikes.get(t, 1.2))) is None
+
+
 def test_a_huge_start_that_falls_quickly_is_left_alone():
     falling = history(STEPS, contrastive=lambda t: 1875 * math.exp(-t / 6) + 0.5)
     assert verdict(falling) is None

@@ -73,6 +73,15 @@ def datasets_examples(name: str, data: TrainData) -> TrainingSet:
 
     ValueError where `datasets` does not find or open it, or a column is missing.
     """
+    rows = datasets_rows(name, data.split)
+    if data.limit is not None:
+        rows = rows.select(range(min(data.limit, len(rows))))
+    read = (assemble.example(row, data, f"datasets:{name}, row {number}") for number, row in enumerate(rows))
+    return assemble.training_set(name, list(read))
+
+
+def datasets_rows(name: str, split: str) -> Any:
+    """A split of `NAME[:CONFIG]` as `datasets` opens it; ValueError as `datasets_examples`."""
     import datasets
 
     builder, _, rest = name.partition(":")
@@ -80,15 +89,10 @@ def datasets_examples(name: str, data: TrainData) -> TrainingSet:
         if builder in FILE_BUILDERS:
             if not rest:
                 raise ValueError(f"{builder} needs a file: datasets:{builder}:PATH_OR_URL")
-            rows: Any = datasets.load_dataset(builder, data_files={data.split: rest}, split=data.split)
-        else:
-            rows = datasets.load_dataset(builder, rest or None, split=data.split)
+            return datasets.load_dataset(builder, data_files={split: rest}, split=split)
+        return datasets.load_dataset(builder, rest or None, split=split)
     except (ValueError, FileNotFoundError, datasets.exceptions.DatasetsError) as error:
-        raise ValueError(f"datasets:{name}, split {data.split!r}: {error}") from error
-    if data.limit is not None:
-        rows = rows.select(range(min(data.limit, len(rows))))
-    read = (assemble.example(row, data, f"datasets:{name}, row {number}") for number, row in enumerate(rows))
-    return assemble.training_set(name, list(read))
+        raise ValueError(f"datasets:{name}, split {split!r}: {error}") from error
 
 
 def _ir_dataset(id: str, needed: tuple[str, ...]) -> Any:

@@ -25,6 +25,12 @@ def read_examples(path: Path, data: TrainData) -> TrainingSet:
     and no quoting; a TSV cell that starts with `[` is a JSON list where a list is expected (scores, several
     negatives). ValueError names file and line.
     """
+    examples = [assemble.example(_cells(row, data, path), data, where) for where, row in islice(rows(path), data.limit)]
+    return assemble.training_set(path.name, examples)
+
+
+def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(file and line, row) of a file in one of FORMATS; ValueError as `read_examples`."""
     if path.is_dir():
         raise ValueError(
             f"{path} is a folder; expected is a file ({', '.join(FORMATS)}, with or without .gz). "
@@ -35,9 +41,7 @@ def read_examples(path: Path, data: TrainData) -> TrainingSet:
     suffix = _format(path)
     if suffix not in FORMATS:
         raise ValueError(f"{path} ends in {suffix!r}; accepted are {', '.join(FORMATS)}, with or without .gz")
-    rows = {".jsonl": _jsonl, ".json": _json, ".tsv": _tsv}[suffix](path)
-    examples = [assemble.example(_cells(row, data, suffix), data, where) for where, row in islice(rows, data.limit)]
-    return assemble.training_set(path.name, examples)
+    yield from {".jsonl": jsonl, ".json": _json, ".tsv": _tsv}[suffix](path)
 
 
 def read_beir(folder: Path, data: EvaluationData) -> Collection:
@@ -72,7 +76,7 @@ def _inside(folder: Path, name: str) -> Path:
     )
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def lines(path: Path) -> Iterator[tuple[int, str]]:
     """Lines that are not blank, with their numbers from 1."""
     return ((number, line) for number, line in _all_lines(path) if line.strip())
 
@@ -89,8 +93,9 @@ def _all_lines(path: Path) -> Iterator[tuple[int, str]]:
             raise ValueError(f"{path}, line {number + 1}: not readable as gzip ({error})") from None
 
 
-def _jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in _lines(path):
+def jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(file and line, object) of each line, whatever the file is called."""
+    for number, line in lines(path):
         where = f"{path}, line {number}"
         try:
             row = json.loads(line)
@@ -120,9 +125,9 @@ def _object(row: Any, where: str) -> dict[str, Any]:
 
 
 def _tsv(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    lines = _lines(path)
-    names = next(lines, (0, ""))[1].split("\t")
-    for number, line in lines:
+    numbered = lines(path)
+    names = next(numbered, (0, ""))[1].split("\t")
+    for number, line in numbered:
         cells = line.split("\t")
         if len(cells) != len(names):
             raise ValueError(
@@ -132,9 +137,9 @@ def _tsv(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{path}, line {number}", dict(zip(names, cells, strict=True))
 
 
-def _cells(row: dict[str, Any], data: TrainData, suffix: str) -> dict[str, Any]:
+def _cells(row: dict[str, Any], data: TrainData, path: Path) -> dict[str, Any]:
     """A TSV row with its JSON lists read; rows of other formats as they are."""
-    if suffix != ".tsv":
+    if _format(path) != ".tsv":
         return row
     lists = {}
     for name in (data.negatives, data.scores):
@@ -150,7 +155,7 @@ def _cells(row: dict[str, Any], data: TrainData, suffix: str) -> dict[str, Any]:
 def _texts(path: Path) -> Iterator[tuple[str, str]]:
     """(id, title and text) of each line."""
     seen = set()
-    for where, row in _jsonl(path):
+    for where, row in jsonl(path):
         for name in ("_id", "text"):
             if row.get(name) is None:
                 raise ValueError(f"{where}: no column {name!r}; found are: {', '.join(row)}")
@@ -165,7 +170,7 @@ def _texts(path: Path) -> Iterator[tuple[str, str]]:
 def _qrels(path: Path) -> dict[str, dict[str, int]]:
     """Judgements of a BEIR qrels file; its first line may name the columns."""
     qrels: dict[str, dict[str, int]] = {}
-    for number, line in _lines(path):
+    for number, line in lines(path):
         cells = line.split("\t")
         try:
             query, document, grade = cells[0], cells[1], int(cells[2])

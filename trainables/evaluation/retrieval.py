@@ -76,7 +76,7 @@ class Retrieval:
         """
         results: dict[Split, Evaluation] = {}
         for group in _sharing_documents({split: self.sets[split] for split in splits}):
-            results |= _evaluate(group, encode_queries, encode_documents, statistics)
+            results |= _evaluate(group, encode_queries, encode_documents, statistics, matching_only)
         return {split: results[split] for split in splits}
 
 
@@ -92,6 +92,7 @@ def _evaluate(
     encode_queries: Encode,
     encode_documents: Encode,
     statistics: VectorStatistics | None,
+    matching_only: bool,
 ) -> dict[Split, Evaluation]:
     """Splits of one collection."""
     collection: Collection = next(iter(sets.values())).collection
@@ -114,7 +115,10 @@ def _evaluate(
     ids = list(collection.documents)
     ranked = iter(zip(scores.tolist(), positions.tolist(), strict=True))
     runs = {
-        split: {query: [(ids[p], s) for s, p in zip(*next(ranked), strict=True)] for query in part.query_ids}
+        split: {
+            query: [(ids[p], s) for s, p in zip(*next(ranked), strict=True) if s > 0 or not matching_only]
+            for query in part.query_ids
+        }
         for split, part in sets.items()
     }
     results = {

@@ -32,7 +32,7 @@ class CollapseLimits(Section):
     """When the rules of `trainables.splade.rules` call a run hopeless."""
 
     window: PositiveInt = 10
-    """Steps that signals are averaged over."""
+    """Steps that are judged together."""
     grace: Fraction = 0.2
     """Share of all steps in which a loss at chance is still no reason to stop."""
     deadline: Fraction = 0.5

@@ -165,6 +165,7 @@ class SpladeRecipe:
             lambda texts: self._encode(texts, self.config.query_length),
             lambda texts: self._encode(texts, self.config.document_length),
             VectorStatistics(lambda vectors: (vectors > 0).sum(0), _sparsity),
+            matching_only=True,
         )
 
     def export(self, folder: Path) -> None:
