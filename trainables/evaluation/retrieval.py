@@ -68,9 +68,12 @@ class Retrieval:
         encode_queries: Encode,
         encode_documents: Encode,
         statistics: VectorStatistics | None = None,
+        matching_only: bool = False,
     ) -> dict[Split, Evaluation]:
         """`metrics.METRICS` of each split, mean and per query, with those of `statistics`; same on all ranks.
 
+        With `matching_only` a document is a result only if its score is above 0, as in an inverted index,
+        which never meets a document that shares no term with the query.
         Documents that two splits share are encoded once. Each rank encodes all queries and its share of the
         documents. Every rank must call this with the same splits.
         """
