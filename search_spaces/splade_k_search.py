@@ -10,11 +10,11 @@ from trainables.recipe import EvaluationData, Optimiser, TrainData
 from trainables.splade.config import Config
 
 QUESTION = "Which rescale factor k makes this encoder trainable as SPLADE?"
-GRID = (0.0625, 0.25, 0.5, 1, 2, 4, 8, 16, 64)
+GRID = (1 / 64, 1 / 8, 1 / 2, 1, 2, 4, 8, 32, 128)
 
 
 def space(trial):
-    trial.suggest_float("k", 1 / 16, 64, log=True)
+    trial.suggest_float("k", GRID[0], GRID[-1], log=True)
 
 
 def space_with_rate(trial):

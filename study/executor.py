@@ -6,6 +6,7 @@ is ever restored: what is to be done next is in the ledger alone.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import shutil
@@ -21,6 +22,7 @@ from ray.tune.search import Searcher
 
 from study import trial
 from study.ledger import Ledger
+from study.processes import descendants, kill
 from study.spec import Study
 
 log = logging.getLogger(__name__)
@@ -71,8 +73,12 @@ class Engine:
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise Unreachable(f"--address {self.address}: no Ray cluster answers there ({error})") from error
             return
-        # A short path: Ray puts Unix sockets below it, whose names may have 107 bytes.
-        self._temporary = tempfile.mkdtemp(prefix="study-")
+        # A short path: Ray puts Unix sockets below it, whose names may have 107 bytes. The storage's digest in
+        # it tells the folders that killed launches of this study have left, which the study's lock makes ours.
+        prefix = f"study-{hashlib.sha256(str(self.storage).encode()).hexdigest()[:6]}-"
+        for abandoned in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+            shutil.rmtree(abandoned, ignore_errors=True)
+        self._temporary = tempfile.mkdtemp(prefix=prefix)
         ray.init(
             num_cpus=len(os.sched_getaffinity(0)),
             object_store_memory=200 * 2**20,
@@ -125,6 +131,7 @@ class Engine:
                 num_samples=-1,
                 max_concurrent_trials=concurrency,
                 reuse_actors=True,
+                trial_dirname_creator=lambda started: f"trial-{started.config['number']:04d}",
             ),
             run_config=tune.RunConfig(
                 name=self.launch,
@@ -138,12 +145,19 @@ class Engine:
 
     def stop(self) -> None:
         """Leave the cluster; one that `start` started ends here, and its logs move to the storage folder."""
+        started = descendants() if self._temporary is not None else []
         ray.shutdown()
+        # A worker that waits for an answer can miss the end of its cluster, and would wait for ever.
+        kill(started)
         if self._temporary is not None:
             logs = Path(self._temporary) / "session_latest" / "logs"
             if logs.exists():
                 target = self.storage / "logs" / f"ray-{self.launch}"
                 shutil.copytree(logs.resolve(), target, dirs_exist_ok=True, ignore_dangling_symlinks=True)
+        self.remove_temporary()
+
+    def remove_temporary(self) -> None:
+        if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
 

@@ -21,6 +21,7 @@ from typing import Any, TextIO
 from study import ledger, provenance, spec
 from study.display import Display, final_text
 from study.lock import Held, Lock
+from study.processes import descendants, kill
 from study.tracking_uri import absolute_uri, check_uri
 from trainables import overrides
 
@@ -67,6 +68,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, Held) as error:
         print(f"error: {error}", file=sys.stderr)
         return WRONG
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def run(options: argparse.Namespace) -> int:
@@ -91,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     retries = options.retry_failed and outlook.states.get("failed", 0)
     if stored is not None and outlook.idle and not retries:
         summary = json.loads((storage / "summary.json").read_text())
-        if summary["status"] == "finished":
+        if summary["status"] == "finished" and not summary["mlflow"].get("pending"):
             print(final_text(summary, storage / "report.html"), file=sys.stderr if options.json else sys.stdout)
             _print_json(options, summary)
             return FINISHED
@@ -141,26 +144,28 @@ class Session:
         self.name, self.profile, self.study, self.storage = name, profile, study, storage
         self.url, self.tracking_uri, self.options = url, tracking_uri, options
         self.signals = 0
+        self.signalled = ""
+        self.engine: Any = None
         self.failure: BaseException | None = None
 
     def run(self) -> int:
         out, err = _keep_screen(self.storage / "logs" / "driver.log")
         screen = err if self.options.json else out
         display = Display(screen, self.study.parameter, self.study.objectives[0].name, self.study.budget.trials)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._on_signal)
+        self._listen()
         display.message(f"{self.name}: checking the inputs, starting Ray; files in {_short(self.storage)}")
-        engine = None
         try:
             # The inputs are read on one core while Ray is imported and started on the other.
             check = InputCheck(self.study, self.storage)
             from study.executor import Engine
 
             check.raise_if_refused()
-            engine = Engine(self.storage, self.options.address)
-            engine.start()
+            self.engine = Engine(self.storage, self.options.address)
+            self.engine.start()
+            # Ray has put a handler of its own for SIGTERM in place.
+            self._listen()
             inputs = check.result()
-            return self._conduct(engine, inputs, display, out)
+            return self._conduct(self.engine, inputs, display, out)
         except ValueError as error:
             display.close(None)
             print(f"error: {error}", file=err, flush=True)
@@ -176,8 +181,8 @@ class Session:
             )
             return FAILED
         finally:
-            if engine is not None:
-                engine.stop()
+            if self.engine is not None:
+                self.engine.stop()
 
     def _conduct(self, engine: Any, inputs: Any, display: Display, out: TextIO) -> int:
         import ray
@@ -197,7 +202,7 @@ class Session:
             fitting.join(POLL_S)
             if self.signals and not told:
                 told = True
-                ray.get(actor.halt.remote("interrupted"))
+                ray.get(actor.halt.remote(f"stopped by {self.signalled}"))
                 display.message("interrupted: trials stop at their next step; once more to stop at once")
             display.update(ray.get(actor.summary.remote()))
         if self.failure is not None:
@@ -208,6 +213,11 @@ class Session:
             display.message(f"{self.tracking_uri} does not have everything yet; the same command sends the rest")
         summary = json.loads((self.storage / "summary.json").read_text())
         display.close(summary, self.storage / "report.html")
+        if summary["status"] == "interrupted":
+            display.message("interrupted; the same command carries on")
+        elif summary["status"] == "failed":
+            logs = _short(self.storage / "logs")
+            display.message(f"the study failed; logs: {logs}/trial-*.log; --retry-failed runs failed trials again")
         _print_json(self.options, summary, out)
         return {"finished": FINISHED, "failed": FAILED, "interrupted": INTERRUPTED}[summary["status"]]
 
@@ -231,10 +241,17 @@ class Session:
                 found.append((checkpoint, "best"))
         return found
 
+    def _listen(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+
     def _on_signal(self, number: int, frame: object) -> None:
         self.signals += 1
+        self.signalled = signal.Signals(number).name
         if self.signals > 1:
-            _kill_descendants()
+            kill(descendants())
+            if self.engine is not None:
+                self.engine.remove_temporary()
             os._exit(INTERRUPTED)
 
 
@@ -345,17 +362,6 @@ def _short(path: Path) -> str:
 def _print_json(options: argparse.Namespace, summary: dict[str, Any], out: TextIO | None = None) -> None:
     if options.json:
         print(json.dumps(summary, indent=2), file=out or sys.stdout, flush=True)
-
-
-def _kill_descendants() -> None:
-    """End every process that this one started, without asking."""
-    import psutil
-
-    for process in psutil.Process().children(recursive=True):
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            continue
 
 
 if __name__ == "__main__":
