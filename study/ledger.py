@@ -104,7 +104,13 @@ class Ledger:
         self.tags = dict(tags or {})
         # A SIGKILLed study leaves its actor alive for a moment.
         self._lock = Lock(storage / "ledger.lock", wait_s=20.0)
-        self._study = open_study(url or default_url(storage), name, study)
+        for half_written in storage.glob(".summary.json.*"):
+            half_written.unlink()
+        try:
+            self._study = open_study(url or default_url(storage), name, study)
+        except Exception:
+            self._lock.release()
+            raise
         self.id: str = self._study.user_attrs["id"]
         self.journal = Journal(storage / "journal.jsonl")
         self._tracker = (
@@ -270,7 +276,9 @@ class Ledger:
             )  # fmt: skip
         self._store(row)
         if self.spec.replicates > 1:
-            self._journal_end(row.number, replicate, outcome["state"], outcome["reason"], outcome["values"])
+            self._journal_end(
+                row.number, replicate, outcome["state"], outcome["reason"], outcome["values"], outcome["step"]
+            )
         self._changed()
         return outcome["state"] == "complete" and replicate + 1 < self.spec.replicates and not self._halt
 
@@ -325,7 +333,7 @@ class Ledger:
 
     def _end(self, row: Row) -> None:
         """Close the trial in the journal and in Optuna; each step is skipped if it is already done."""
-        self._journal_end(row.number, None, row.state, row.reason, row.values)
+        self._journal_end(row.number, None, row.state, row.reason, row.values, row.steps)
         trial = optuna.Trial(self._study, self._trial_id(row.number))
         if self._frozen(row.number).state.is_finished():
             return
@@ -338,7 +346,13 @@ class Ledger:
             self._study.tell(trial, state=TrialState.FAIL if row.state == "failed" else TrialState.PRUNED)
 
     def _journal_end(
-        self, trial: int | None, replicate: int | None, state: str, reason: str | None, values: dict[str, float]
+        self,
+        trial: int | None,
+        replicate: int | None,
+        state: str,
+        reason: str | None,
+        values: dict[str, float],
+        step: int,
     ) -> None:
         if self.journal.ended(trial, replicate):
             return
@@ -352,9 +366,10 @@ class Ledger:
             values |= {"worker_seconds.used": row.used, "worker_seconds.saved": row.saved, "steps": row.steps}
             tags["attempts"] = str(row.attempts)
         if values:
-            step = row.steps if row is not None else 0
+            # The last record has most of them already; with its time they are the same points to MLflow.
+            last = self.journal.last_time(trial) if trial is not None else None
             entries.append({"op": "values", "trial": trial, "replicate": replicate, "values": values, "step": step,
-                            "time": _now()})  # fmt: skip
+                            "time": last or _now()})  # fmt: skip
         entries.append({"op": "end", "trial": trial, "replicate": replicate, "status": STATUS.get(state, "KILLED"),
                         "tags": tags, "time": _now()})  # fmt: skip
         self.journal.append(*entries)
@@ -370,8 +385,10 @@ class Ledger:
         values = {f"{name}.{metric}": value for name, found in baselines.items() for metric, value in found.items()}
         self.journal.append({"op": "study", "params": {}, "tags": facts, "time": _now()})
         if values:
+            # The same time at every launch: MLflow keeps one point of what is equal in name, step, time and value.
+            began = next(self.journal.read())[1]["time"]
             self.journal.append(
-                {"op": "values", "trial": None, "replicate": None, "values": values, "step": 0, "time": _now()}
+                {"op": "values", "trial": None, "replicate": None, "values": values, "step": 0, "time": began}
             )
         self._changed()
 
@@ -397,9 +414,11 @@ class Ledger:
         if best:
             row = self._rows[best[0]]
             values = {f"best.{name}": value for name, value in row.values.items()} | {"best.trial": best[0]}
+            # Step and time are those of the newest end of a trial: a launch that ends none adds no point.
+            ends = [t.datetime_complete.timestamp() for t in self._trials() if t.datetime_complete is not None]
             self.journal.append(
-                {"op": "values", "trial": None, "replicate": None, "values": values, "step": len(self._rows),
-                 "time": _now()}
+                {"op": "values", "trial": None, "replicate": None, "values": values, "step": len(ends),
+                 "time": round(max(ends) * 1000)}
             )  # fmt: skip
         return self._write_summary()
 
@@ -411,7 +430,7 @@ class Ledger:
         for path, place in artifacts:
             self.journal.append({"op": "artifact", "path": path, "artifact_path": place, "time": _now()})
         state = {"finished": "complete", "failed": "failed"}.get(self.status, "interrupted")
-        self._journal_end(None, None, state, self._halt, {})
+        self._journal_end(None, None, state, self._halt, {}, 0)
         done = self._tracker.close(timeout_s) if self._tracker else True
         self._write_summary()
         self.journal.close()
@@ -468,7 +487,7 @@ class Ledger:
             "wall_seconds": round(self._elapsed(), 3),
             "baselines": self._baselines,
             "dataset": self._facts,
-            "mlflow": {key: tracking.get(key) for key in ("tracking_uri", "experiment", "parent_run_id")},
+            "mlflow": {key: tracking.get(key) for key in ("tracking_uri", "experiment", "parent_run_id", "pending")},
             "updated": datetime.now(UTC).isoformat(timespec="seconds"),
         }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
 import signal
@@ -27,6 +28,8 @@ from trainables import overrides
 
 FINISHED, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 POLL_S = 0.4
+SAME_SIGNAL_S = 0.3
+"""A second signal counts from here on."""
 MLFLOW_WAIT_S = 60.0
 """How long the end of a study waits for the tracking store; what is left is sent by the next launch."""
 
@@ -144,7 +147,7 @@ class Session:
         self.name, self.profile, self.study, self.storage = name, profile, study, storage
         self.url, self.tracking_uri, self.options = url, tracking_uri, options
         self.signals = 0
-        self.signalled = ""
+        self.signalled, self.signalled_at = "", -math.inf
         self.engine: Any = None
         self.failure: BaseException | None = None
 
@@ -246,6 +249,11 @@ class Session:
             signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: object) -> None:
+        now = time.monotonic()
+        # `timeout` and some process managers send the same signal to the process and to its group.
+        if now - self.signalled_at < SAME_SIGNAL_S:
+            return
+        self.signalled_at = now
         self.signals += 1
         self.signalled = signal.Signals(number).name
         if self.signals > 1:

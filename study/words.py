@@ -18,7 +18,10 @@ Trial = Mapping[str, Any]
 ENDED = ("complete", "pruned", "collapsed", "failed")
 STATES = (*ENDED, "interrupted", "running")
 
-_ACRONYMS = {"ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "flops": "FLOPS", "bm25": "BM25"}
+_ACRONYMS = {
+    "ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "flops": "FLOPS", "bm25": "BM25",
+    "spearman": "Spearman", "pearson": "Pearson",
+}  # fmt: skip
 
 
 def number(value: Any) -> float | None:

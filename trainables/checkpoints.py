@@ -46,8 +46,12 @@ class Checkpoints:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._check_attempt()
         write_text(self.folder / "attempt", str(self.attempt))
-        for leftover in self.folder.glob(".writing-*"):
-            shutil.rmtree(leftover)
+        for leftover in self.folder.glob(".*"):
+            # A writer that still lives may put another file in: it is refused in the end, and clears up itself.
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
 
     def save(self, step: int, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> Path:
         """Write the checkpoint of `step`; raise `StaleAttempt` if a newer attempt exists."""
@@ -95,6 +99,10 @@ class Checkpoints:
         """Record how the replicate ended, then drop the step folders that only a resume would need."""
         self._check_attempt()
         write_text(self.folder / "result.json", json.dumps(result))
+        self.drop_steps()
+
+    def drop_steps(self) -> None:
+        """Remove all step folders; a finished replicate needs none."""
         for folder in self._step_folders():
             shutil.rmtree(folder)
 
@@ -116,7 +124,11 @@ class Checkpoints:
         aside = self.folder / f".writing-{self.attempt}-{place.name}"
         aside.mkdir(parents=True)
         write(aside)
-        self._check_attempt()
+        try:
+            self._check_attempt()
+        except StaleAttempt:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
         if place.exists():
             # Only a damaged folder, or one of an attempt that was killed before it recorded it, is in the way.
             shutil.rmtree(place)

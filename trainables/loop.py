@@ -110,6 +110,9 @@ def run(recipe_module: Any, config: TrainerConfig, context: Context) -> Outcome:
     checkpoints = Checkpoints(context.folder, context.attempt)
     recorded = distributed.broadcast_object(checkpoints.result() if context.rank == 0 else None)
     if isinstance(recorded, dict):
+        if context.rank == 0:
+            # A kill may have come between the result and this.
+            checkpoints.drop_steps()
         return Outcome(**recorded)
     if context.rank == 0:
         checkpoints.claim()

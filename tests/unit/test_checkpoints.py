@@ -58,13 +58,15 @@ def test_older_attempt_is_refused_at_its_next_write(tmp_path) -> None:
         Checkpoints(tmp_path, 1).claim()
     assert new.newest() == 1
     assert new.result() is None
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_leftovers_of_a_killed_writer_are_cleared(tmp_path) -> None:
     saved(tmp_path, 1)
     (tmp_path / ".writing-1-step-00000002").mkdir()
+    (tmp_path / ".result.json.1234").touch()
     saved(tmp_path, attempt=2)
-    assert not list(tmp_path.glob(".writing-*"))
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_result_ends_the_replicate_and_frees_its_steps(tmp_path) -> None:
