@@ -26,7 +26,8 @@ STUDY = {"embedded": Study(
     question="Does the platform work?", trainer="splade", parameter="k",
     config=Config(steps=6, batch_size=8, evaluate_every=3, checkpoint_every=2, threads=1,
                   train=TrainData(limit=64), evaluation=EvaluationData(max_documents=60)),
-    space=space, points=({"k": 1, "optimiser.lr": 1e-3}, {"k": 4, "optimiser.lr": 1e30}, {"k": 2, "optimiser.lr": 1e-3}),
+    space=space,
+    points=({"k": 1, "optimiser.lr": 1e-3}, {"k": 4, "optimiser.lr": 1e30}, {"k": 2, "optimiser.lr": 1e-3}),
     objectives=(Objective(name="ndcg_at_10"),), budget=Budget(trials=2), seed=3)}
 """
 

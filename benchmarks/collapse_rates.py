@@ -1,0 +1,85 @@
+"""False stops and misses of the collapse rules, on recorded runs that were not stopped.
+
+    python -m study.run splade_k_search --storage studies/recorded --set collapse=false
+    python benchmarks/collapse_rates.py studies/recorded [...]
+
+Replays the signals of every finished replicate through its recipe's rules. A run has learned if its final
+validation metric is above that of the same model untrained by at least `--gain`; stopping such a run is a
+false stop, and not stopping one that has not learned is a miss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from study.journal import Journal
+from trainables import collapse, overrides
+
+
+def recorded(storage: Path):
+    """(trial number, replicate) -> signals of its steps, in order; and trial number -> logged params."""
+    signals: dict[tuple[int, int], dict[int, dict[str, float]]] = defaultdict(dict)
+    params: dict[int, dict] = {}
+    for _, entry in Journal(storage / "journal.jsonl").read():
+        if entry["op"] == "trial":
+            params[entry["trial"]] = entry["params"]
+        elif entry["op"] == "metrics":
+            for record in entry["records"]:
+                found = {k.removeprefix("train."): v for k, v in record["metrics"].items() if k.startswith("train.")}
+                if found:
+                    signals[entry["trial"], entry["replicate"]][record["step"]] = found
+    return {key: [steps[s] for s in sorted(steps)] for key, steps in signals.items()}, params
+
+
+def stop(history: list[dict[str, float]], rules) -> tuple[int, str] | None:
+    """Step and reason of the first verdict, or None."""
+    for step in range(1, len(history) + 1):
+        reason = collapse.judge(history[:step], rules)
+        if reason is not None:
+            return step, reason
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("storage", type=Path, nargs="+")
+    parser.add_argument("--trainer", default="splade")
+    parser.add_argument("--vocabulary", type=int, default=8000, help="terms of the backbone")
+    parser.add_argument("--gain", type=float, default=0.02)
+    options = parser.parse_args()
+    config_type = importlib.import_module(f"trainables.{options.trainer}.config").Config
+    rules_of = importlib.import_module(f"trainables.{options.trainer}.rules").rules
+    counts = {"learned": 0, "false stops": 0, "dead": 0, "misses": 0}
+    for storage in options.storage:
+        summary = json.loads((storage / "summary.json").read_text())
+        metric = summary["objectives"][0]["name"]
+        signals, params = recorded(storage)
+        for (number, replicate), history in sorted(signals.items()):
+            trial = summary["trials"][number]
+            if trial["state"] != "complete":
+                continue
+            values = trial["replicates"][replicate]["values"]
+            known = overrides.keys(config_type)
+            config = overrides.apply(config_type(), {k: v for k, v in params[number].items() if k in known})
+            learned = values[metric] >= values[f"untrained.{metric}"] + options.gain
+            verdict = stop(history, rules_of(config, options.vocabulary))
+            counts["learned" if learned else "dead"] += 1
+            counts["false stops"] += learned and verdict is not None
+            counts["misses"] += not learned and verdict is None
+            told = f"step {verdict[0]}: {verdict[1]}" if verdict else "goes on"
+            shown = " ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in trial["params"].items())
+            print(f"{shown:<12} {values[f'untrained.{metric}']:.3f} -> {values[metric]:.3f}  {told}")
+    print(
+        f"{counts['false stops']} false stops in {counts['learned']} runs that learned, "
+        f"{counts['misses']} misses in {counts['dead']} that did not"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
