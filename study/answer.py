@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from study.findings import Findings
+from study.paired import sentence
 from study.significance import LEVEL
 from study.words import (
     at,
@@ -24,6 +25,9 @@ from study.words import (
 
 def answer(findings: Findings) -> str:
     """The result in a sentence or two, with its uncertainty and what it is measured against."""
+    if findings.contrasts:
+        asked = [sentence(c) for c in findings.contrasts if c.metric.rpartition(".")[2] == findings.metric]
+        return _status(findings) + " ".join(asked)
     if findings.best is None:
         return _status(findings) + no_result(findings.summary)
     opening = "Best" if findings.finished else "Best so far:"

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from study.paired import contrasts
 from study.significance import LEVEL, Mean, holm, mean
 from study.words import Trial, at, best_trial, enumerate_words, number, objective, reported, value_of
 
@@ -77,6 +78,8 @@ class Findings:
         }
         self.interval = self._interval(self.best["number"]) if self.best else None
         self.comparisons = self._comparisons()
+        self._replicate_items: dict[tuple[int, int], dict[str, dict[str, dict[str, float]]]] = {}
+        self.contrasts = contrasts(self)
 
     @property
     def finished(self) -> bool:
@@ -111,6 +114,15 @@ class Findings:
 
     def curve(self, trial: Trial) -> Curve:
         return self.curves.get(trial["number"], Curve())
+
+    def replicate_items(self, trial: int, replicate: int) -> dict[str, dict[str, dict[str, float]]]:
+        """Split -> metric -> query or pair id -> value of one finished replicate."""
+        key = trial, replicate
+        if key not in self._replicate_items:
+            path = self.storage / "trials" / f"{trial:04d}" / f"replicate-{replicate}" / "result.json"
+            result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+            self._replicate_items[key] = result.get("per_item") or {}
+        return self._replicate_items[key]
 
     def paid(self, trial: Trial) -> list[tuple[float, float, int]]:
         """(cost, effectiveness, step) of each validation of a trained model of this trial."""

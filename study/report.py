@@ -18,6 +18,7 @@ from typing import Any
 
 from study.answer import accounts, answer, caveats, notes
 from study.findings import COST, Findings
+from study.paired import sentence, signed, spread
 from study.words import (
     STATES,
     Trial,
@@ -37,6 +38,8 @@ from study.words import (
 
 FIGURES = ("parameter_curve", "matched_cost", "pareto", "loss_curves")
 """Functions of `study.plots`, and the names of their PNGs."""
+PAIRED_FIGURES = ("means", "differences")
+"""The same of `study.paired_plots`; their PNGs begin with `paired_`."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -77,7 +80,7 @@ def write(storage: Path) -> Path:
         hint=mlflow_hint(findings.summary),
         updated=_moment(findings.summary.get("updated")),
         at=at, difference=difference, label=label, p_value=p_value, reason_of=reason_of, show=show,
-        value_of=value_of, COST=COST,
+        value_of=value_of, sentence=sentence, signed=signed, spread=spread, COST=COST,
     )  # fmt: skip
     target = storage / "report.html"
     _put(target, page.encode())
@@ -97,11 +100,12 @@ def _template() -> Any:
 
 def _figures(findings: Findings) -> dict[str, str]:
     """Draw what there is to draw: each PNG goes beside the page, and in base64 into it."""
-    from study import plots
+    from study import paired_plots, plots
 
     drawn = {}
-    for name in FIGURES:
-        png = getattr(plots, name)(findings)
+    figures = {name: getattr(plots, name)(findings) for name in FIGURES}
+    figures |= {f"paired_{name}": getattr(paired_plots, name)(findings.contrasts) for name in PAIRED_FIGURES}
+    for name, png in figures.items():
         if png is not None:
             _put(findings.storage / f"{name}.png", png)
             drawn[name] = base64.b64encode(png).decode()

@@ -2,7 +2,7 @@
 
     python tests/chaos/kills.py --kills 5 --seed 1
     python tests/chaos/kills.py --kills 5 --only-driver
-    python tests/chaos/kills.py --do worker second ctrl-c-early ctrl-c ctrl-c-twice sigterm
+    python tests/chaos/kills.py --do ctrl-c-early worker second ctrl-c ctrl-c-twice sigterm
 
 Runs a small study undisturbed in one folder. In another one it disturbs it, each time running the same
 command again, to the end. Then both must have the same trials, values and losses to the last bit, no
@@ -141,9 +141,9 @@ def _stop_once(study: Disturbed, launch: Launch, stop: Callable[[], None], how: 
 
 
 def ctrl_c_early(study: Disturbed, launch: Launch) -> None:
-    """Ctrl-C while the study starts: no trial runs."""
-    time.sleep(pause := study.random.uniform(3, max(4, study.start_s / 2)))
+    """Ctrl-C while the study starts, so with a launch of its own: no trial runs."""
     before = len(launches.steps_of(study.storage))
+    time.sleep(pause := study.random.uniform(3, max(4, study.start_s / 2)))
     launch.interrupt()
     took = launch.wait(130)
     launch.gone(5)

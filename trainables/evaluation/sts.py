@@ -33,7 +33,8 @@ def _evaluate(part: PairSet, encode: Encode, dims: Sequence[int]) -> Evaluation:
     vectors = _encode(texts, encode).double()
     place = {text: position for position, text in enumerate(texts)}
     first, second = (
-        vectors[[place[text] for text in side]] for side in zip(*((p.first, p.second) for p in part.pairs))
+        vectors[[place[text] for text in side]]
+        for side in ([pair.first for pair in part.pairs], [pair.second for pair in part.pairs])
     )
     ids = [pair.id for pair in part.pairs]
     labels = np.array([pair.label for pair in part.pairs])

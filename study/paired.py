@@ -1,0 +1,223 @@
+"""Arms of a paired design compared seed by seed: effects, intervals and tests, at every prefix length.
+
+Arms are trials, seeds their replicates; arms share initialisation and data order per seed, so that differences
+are taken within seeds. The first arm is the reference. A metric that a recipe reports for several sizes under
+`NAME_32`, `NAME_64` and on average under `NAME` is compared at each of them; one without sizes is compared once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from study import resampling
+from study.significance import LEVEL, holm
+from study.words import Trial, at, enumerate_words, label, number, p_value
+
+if TYPE_CHECKING:
+    from study.findings import Findings
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One metric of two arms: `seeds` values each, and what their differences (other - reference) show."""
+
+    size: int | None
+    """The prefix length; None for the metric itself, which is the mean over sizes where there are any."""
+    reference: tuple[float, ...]
+    other: tuple[float, ...]
+    low: float
+    high: float
+    """95% interval of the mean difference over seeds, `resampling.interval`."""
+    sign_p: float
+    permutation_p: float
+    wilcoxon_p: float
+    adjusted_p: float
+    """Holm over the sizes on the permutation test; that of the mean over sizes stands alone."""
+    crossed: tuple[float, float] | None
+    """95% interval over seeds x test items; None where items were not recorded."""
+
+    @property
+    def gaps(self) -> tuple[float, ...]:
+        return tuple(b - a for a, b in zip(self.reference, self.other, strict=True))
+
+    @property
+    def gap(self) -> float:
+        return fmean(self.gaps)
+
+    @property
+    def distinct(self) -> bool:
+        return self.adjusted_p < LEVEL
+
+    def wins(self, more: bool) -> int:
+        """Seeds in which the other arm is better."""
+        return sum(gap > 0 if more else gap < 0 for gap in self.gaps)
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One arm against the reference in one metric."""
+
+    metric: str
+    """With its `test.` prefix where that was measured."""
+    more: bool
+    """Whether more of it is better."""
+    reference: str
+    other: str
+    seeds: tuple[int, ...]
+    whole: Effect
+    sizes: tuple[Effect, ...]
+
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        return (*self.sizes, self.whole)
+
+    @property
+    def smallest_p(self) -> float:
+        """The smallest two-sided p that an exact test on so many seeds can give.
+
+        >>> 2.0 ** (1 - 5)
+        0.0625
+        """
+        return 2.0 ** (1 - len(self.seeds))
+
+
+def contrasts(findings: Findings) -> list[Contrast]:
+    """Every arm against the first, in the objective and then in the other metrics that have sizes.
+
+    Empty for another design, and while no two arms have two seeds in common.
+    """
+    if findings.summary.get("design") != "paired":
+        return []
+    arms = [trial for trial in findings.trials if trial["state"] in ("complete", "running", "interrupted")]
+    found = []
+    for metric in _metrics(findings):
+        for other in arms[1:]:
+            contrast = _contrast(findings, metric, arms[0], other)
+            if contrast is not None:
+                found.append(contrast)
+    return found
+
+
+def _metrics(findings: Findings) -> list[str]:
+    """The objective, and metrics that have both a value of their own and values for sizes."""
+    names = {name for trial in findings.trials for name in (trial.get("values") or {}) if "." not in name}
+    sized = {name for name in names if any(_size(other, name) is not None for other in names)}
+    return [findings.metric, *sorted(sized - {findings.metric})]
+
+
+def _size(name: str, metric: str) -> int | None:
+    """32 for `spearman_32` of `spearman`."""
+    match = re.fullmatch(re.escape(metric) + r"_(\d+)", name)
+    return int(match[1]) if match else None
+
+
+def _contrast(findings: Findings, metric: str, reference: Trial, other: Trial) -> Contrast | None:
+    key = f"test.{metric}" if all(_values(arm, f"test.{metric}") for arm in (reference, other)) else metric
+    values = _values(reference, key), _values(other, key)
+    seeds = tuple(sorted(values[0].keys() & values[1].keys()))
+    if len(seeds) < 2:
+        return None
+    names = {name for arm in (reference, other) for r in arm["replicates"] for name in r["values"]}
+    sizes = sorted(size for name in names if (size := _size(name, key)) is not None)
+    keys = [*(f"{key}_{size}" for size in sizes), key]
+    table = np.array([[[_values(arm, name)[seed] for name in keys] for seed in seeds] for arm in (reference, other)])
+    gaps = table[1] - table[0]
+    intervals = resampling.interval(gaps)
+    items = [[_items(findings, arm, seed, key) for seed in seeds] for arm in (reference, other)]
+    crossed = resampling.crossed(items[0], items[1], metric, sizes)
+    tests = [resampling.flip_p(column) for column in gaps.T]
+    adjusted = [*holm(tests[:-1]), tests[-1]]
+    effects = [
+        Effect(
+            size=size,
+            reference=tuple(table[0, :, column].tolist()),
+            other=tuple(table[1, :, column].tolist()),
+            low=float(intervals[0, column]),
+            high=float(intervals[1, column]),
+            sign_p=resampling.flip_p(np.sign(gaps[:, column])),
+            permutation_p=tests[column],
+            wilcoxon_p=resampling.flip_p(resampling.signed_ranks(gaps[:, column])),
+            adjusted_p=adjusted[column],
+            crossed=None if crossed is None else (float(crossed[0, column]), float(crossed[1, column])),
+        )
+        for column, size in enumerate((*sizes, None))
+    ]
+    more = findings.more if metric == findings.metric else True
+    names_ = at(reference, findings.parameter), at(other, findings.parameter)
+    return Contrast(key, more, *names_, seeds, effects[-1], tuple(effects[:-1]))
+
+
+def _values(trial: Trial, key: str) -> dict[int, float]:
+    """Seed -> value of the finished replicates."""
+    replicates = trial.get("replicates") or ()
+    return {r["seed"]: value for r in replicates if (value := number(r["values"].get(key))) is not None}
+
+
+def _items(findings: Findings, trial: Trial, seed: int, key: str) -> dict[str, Any]:
+    """Metric -> item -> value of one replicate on the split that `key` is of."""
+    replicate = next(i for i, r in enumerate(trial["replicates"]) if r["seed"] == seed)
+    split = "test" if key.startswith("test.") else "validation"
+    return findings.replicate_items(trial["number"], replicate).get(split, {})
+
+
+def sentence(contrast: Contrast) -> str:
+    """What the comparison shows, in words; a difference that no test calls real is called not shown."""
+    name = label(contrast.metric)
+    whole = contrast.whole
+    where = f" on average over {len(contrast.sizes)} sizes" if contrast.sizes else ""
+    told = (
+        f"{contrast.other} against {contrast.reference}: {name} {signed(whole.gap)}{where} "
+        f"(95% CI {signed(whole.low)} to {signed(whole.high)}, better in {whole.wins(contrast.more)} of "
+        f"{len(contrast.seeds)} seeds, {p_value(whole.permutation_p)})"
+    )
+    told += "." if whole.distinct else ", no difference shown."
+    parts = [
+        _group(contrast, [e for e in contrast.sizes if e.distinct and (e.gap > 0) is contrast.more], "Better"),
+        _group(contrast, [e for e in contrast.sizes if e.distinct and (e.gap > 0) is not contrast.more], "Worse"),
+    ]
+    level = [str(e.size) for e in contrast.sizes if not e.distinct]
+    if level:
+        parts.append(f"No difference shown at {enumerate_words(level)}.")
+    if contrast.smallest_p >= LEVEL:
+        parts.append(
+            f"{len(contrast.seeds)} seeds cannot show one: no exact test on them goes below "
+            f"p = {contrast.smallest_p:.4g}."
+        )
+    elif contrast.sizes and contrast.smallest_p * len(contrast.sizes) >= LEVEL:
+        parts.append(
+            f"Corrected for {len(contrast.sizes)} sizes, {len(contrast.seeds)} seeds cannot show one: no p goes below "
+            f"{contrast.smallest_p * len(contrast.sizes):.4g}."
+        )
+    return " ".join([told, *filter(None, parts)])
+
+
+def _group(contrast: Contrast, effects: Sequence[Effect], word: str) -> str:
+    if not effects:
+        return ""
+    sizes = enumerate_words([str(e.size) for e in effects])
+    gaps = enumerate_words([signed(e.gap) for e in effects])
+    return f"{word} at {sizes} ({gaps}; Holm-adjusted {p_value(max(e.adjusted_p for e in effects))})."
+
+
+def signed(value: float) -> str:
+    """A difference of correlations or shares: four decimals and a real minus sign.
+
+    >>> signed(0.00352), signed(-0.1)
+    ('+0.0035', '−0.1000')
+    """
+    return ("−" if value < 0 else "+") + f"{abs(value):.4f}"
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean and standard deviation over seeds.
+
+    >>> spread([0.5, 0.7])
+    '0.6000 ± 0.1414'
+    """
+    return f"{fmean(values):.4f} ± {stdev(values):.4f}"

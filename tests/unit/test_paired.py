@@ -1,0 +1,209 @@
+"""A paired design's statistics against independent ones, and what the report says about them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from study import report, resampling
+from study.answer import answer
+from study.findings import Findings
+from study.paired import sentence
+
+SIZES = (16, 64)
+
+
+def write(storage: Path, gaps: dict[str, list[float]], *, design: str = "paired", items: bool = True, **extra) -> None:
+    """A study of two arms whose values differ by `gaps`: metric -> one difference per seed."""
+    seeds = len(next(iter(gaps.values())))
+    generator = np.random.default_rng(3)
+    base = {name: 0.7 + 0.01 * generator.standard_normal(seeds) for name in gaps}
+    trials = []
+    for number, arm in enumerate(("chunked", "interleaved")):
+        replicates = []
+        for seed in range(seeds):
+            values = {}
+            for name in gaps:
+                value = float(base[name][seed] + number * gaps[name][seed])
+                values |= {name: value - 0.01, f"test.{name}": value, f"untrained.{name}": 0.2}
+            replicates.append({"seed": seed, "values": values})
+            folder = storage / "trials" / f"{number:04d}" / f"replicate-{seed}"
+            folder.mkdir(parents=True)
+            per_item = {"test": per_pair(number, seed)} if items else {}
+            (folder / "result.json").write_text(json.dumps({"values": values, "per_item": per_item}))
+        means = {k: float(np.mean([r["values"][k] for r in replicates])) for k in replicates[0]["values"]}
+        trials.append(
+            {"number": number, "state": "complete", "params": {"split": arm}, "values": means,
+             "replicates": replicates, "steps": 100, "planned_steps": 100, "worker_seconds": 10.0}
+        )  # fmt: skip
+    summary = {
+        "study": "angle_split_search", "profile": "embedded", "updated": "2026-01-05T10:06:12+00:00",
+        "status": "finished", "question": "Which split?", "parameter": "split",
+        "design": design, "objectives": [{"name": "spearman", "direction": "maximize"}], "best": [1], "trials": trials,
+        "planned_trials": 2, "worker_seconds": {"used": 20.0, "saved": 0.0, "overhead": 1.0},
+    } | extra  # fmt: skip
+    (storage / "summary.json").write_text(json.dumps(summary))
+
+
+def per_pair(arm: int, seed: int, pairs: int = 60) -> dict[str, dict[str, float]]:
+    generator = np.random.default_rng([arm, seed])
+    labels = np.arange(pairs) % 6
+    noise = {size: labels + (3 - arm) * generator.standard_normal(pairs) for size in SIZES}
+    columns = {"label": labels.astype(float)} | {f"cosine_{size}": values for size, values in noise.items()}
+    return {name: {f"p{i}": float(v) for i, v in enumerate(values)} for name, values in columns.items()}
+
+
+def ten(centre: float, width: float = 0.002) -> list[float]:
+    return [centre + width * (i - 4.5) / 4.5 for i in range(10)]
+
+
+REAL = {"spearman": ten(0.004), "spearman_16": ten(0.0), "spearman_64": ten(0.008)}
+
+
+@pytest.mark.parametrize("seeds", [4, 7, 10])
+def test_exact_tests_are_scipys(seeds) -> None:
+    gaps = np.random.default_rng(seeds).standard_normal(seeds) + 0.4
+    reference = scipy.stats.permutation_test((gaps,), np.mean, permutation_type="samples", n_resamples=np.inf)
+    assert resampling.flip_p(gaps) == pytest.approx(reference.pvalue)
+    wilcoxon = scipy.stats.wilcoxon(gaps, method="exact")
+    assert resampling.flip_p(resampling.signed_ranks(gaps)) == pytest.approx(wilcoxon.pvalue)
+    wins = int((gaps > 0).sum())
+    assert resampling.flip_p(np.sign(gaps)) == pytest.approx(scipy.stats.binomtest(wins, seeds).pvalue)
+
+
+def test_many_seeds_are_sampled_and_agree_with_the_enumeration(monkeypatch) -> None:
+    gaps = np.random.default_rng(0).standard_normal(14) + 0.5
+    exact = resampling.flip_p(gaps)
+    monkeypatch.setattr(resampling, "EXACT", 5)
+    assert resampling.flip_p(gaps) == pytest.approx(exact, rel=0.05)
+
+
+@pytest.mark.parametrize(("seeds", "coverage"), [(5, 0.91), (10, 0.95)])
+def test_the_interval_over_seeds_covers_what_it_says(seeds, coverage, monkeypatch) -> None:
+    monkeypatch.setattr(resampling, "RESAMPLES", 4_000)
+    generator = np.random.default_rng(1)
+    gaps = generator.standard_normal((seeds, 1_500)) + 0.3
+    low, high = resampling.interval(gaps)
+    assert ((low < 0.3) & (high > 0.3)).mean() == pytest.approx(coverage, abs=0.015)
+
+
+@pytest.mark.parametrize("metric", ["spearman", "pearson"])
+def test_resampled_correlations_are_those_of_the_resample_written_out(metric) -> None:
+    items = per_pair(0, 0)
+    ids = sorted(items["label"])
+    counts = resampling._counts(len(ids))
+    found = resampling._statistics(items, metric, [16])
+    correlation = scipy.stats.spearmanr if metric == "spearman" else scipy.stats.pearsonr
+    for resample in (0, 1, 500):
+        drawn = np.repeat(np.arange(len(ids)), counts[resample].astype(int))
+        one, other = (np.array([items[name][ids[i]] for i in drawn]) for name in ("cosine_16", "label"))
+        assert found[resample, 0] == pytest.approx(correlation(one, other)[0], abs=1e-9)
+
+
+def test_the_crossed_interval_holds_the_difference_and_is_symmetric_in_the_arms() -> None:
+    arms = [[per_pair(arm, seed) for seed in range(6)] for arm in (0, 1)]
+    low, high = resampling.crossed(*arms, "spearman", SIZES)
+    _, back_high = resampling.crossed(*arms[::-1], "spearman", SIZES)
+    np.testing.assert_allclose(low, -back_high)
+    whole = [
+        np.mean([scipy.stats.spearmanr(list(i[f"cosine_{s}"].values()), list(i["label"].values()))[0] for i in arm])
+        for arm, s in itertools.product(arms, SIZES)
+    ]
+    gap = np.array(whole[2:]) - np.array(whole[:2])
+    assert (low[:2] < gap).all()
+    assert (gap < high[:2]).all()
+    assert low[2] < gap.mean() < high[2]
+    assert resampling.crossed([{}], [{}], "spearman", SIZES) is None
+    plain = [[{"ndcg": {"a": 0.5, "b": 0.7}}] * 3, [{"ndcg": {"a": 0.6, "b": 0.8}}] * 3]
+    np.testing.assert_allclose(resampling.crossed(*plain, "ndcg", []), [[0.1], [0.1]])
+
+
+def test_effects_sizes_and_holm(tmp_path) -> None:
+    write(tmp_path, REAL)
+    (contrast,) = Findings(tmp_path).contrasts
+    assert contrast.metric == "test.spearman"
+    assert [effect.size for effect in contrast.effects] == [16, 64, None]
+    small, large, whole = contrast.effects
+    assert large.gap == pytest.approx(0.008)
+    assert large.low < 0.008 < large.high
+    assert large.wins(True) == 10
+    assert large.permutation_p == large.sign_p == large.wilcoxon_p == contrast.smallest_p == 2 / 1024
+    assert large.adjusted_p == 2 * large.permutation_p
+    assert whole.adjusted_p == whole.permutation_p
+    assert small.wins(True) == 5
+    assert not small.distinct
+    assert small.crossed is not None
+
+
+def test_the_sentence_says_what_is_shown_and_what_is_not(tmp_path) -> None:
+    write(tmp_path, REAL)
+    findings = Findings(tmp_path)
+    told = answer(findings)
+    assert told.startswith(
+        "split = interleaved against split = chunked: test Spearman +0.0040 on average over 2 sizes (95% CI +0.00"
+    )
+    assert "better in 10 of 10 seeds, p = 0.002). Better at 64 (+0.0080; Holm-adjusted p = 0.004)." in told
+    assert told.endswith("No difference shown at 16.")
+
+
+def test_five_seeds_cannot_show_a_difference_and_it_is_said(tmp_path) -> None:
+    write(tmp_path, {name: gaps[5:] for name, gaps in REAL.items()})
+    (contrast,) = Findings(tmp_path).contrasts
+    told = sentence(contrast)
+    assert "better in 5 of 5 seeds, p = 0.062), no difference shown." in told
+    assert told.endswith("5 seeds cannot show one: no exact test on them goes below p = 0.0625.")
+
+
+def test_six_seeds_are_too_few_for_holm_over_two_sizes(tmp_path) -> None:
+    write(tmp_path, {name: gaps[4:] for name, gaps in REAL.items()})
+    told = sentence(Findings(tmp_path).contrasts[0])
+    assert told.endswith("Corrected for 2 sizes, 6 seeds cannot show one: no p goes below 0.0625.")
+
+
+def test_worse_is_called_worse(tmp_path) -> None:
+    write(tmp_path, {name: [-gap for gap in gaps] for name, gaps in REAL.items()})
+    told = sentence(Findings(tmp_path).contrasts[0])
+    assert "better in 0 of 10 seeds" in told
+    assert "Worse at 64 (−0.0080" in told
+
+
+def test_only_shared_seeds_of_unfinished_arms_are_compared(tmp_path) -> None:
+    write(tmp_path, REAL)
+    path = tmp_path / "summary.json"
+    summary = json.loads(path.read_text())
+    summary["trials"][1] |= {"state": "running", "replicates": summary["trials"][1]["replicates"][:3]}
+    path.write_text(json.dumps(summary | {"status": "running"}))
+    findings = Findings(tmp_path)
+    assert findings.contrasts[0].seeds == (0, 1, 2)
+    assert answer(findings).startswith("Still running. split = interleaved against")
+    summary["trials"][1]["replicates"] = summary["trials"][1]["replicates"][:1]
+    path.write_text(json.dumps(summary))
+    assert Findings(tmp_path).contrasts == []
+
+
+def test_the_report_shows_arms_differences_and_tests(tmp_path) -> None:
+    write(tmp_path, REAL | {"pearson": ten(0.0), "pearson_16": ten(0.0), "pearson_64": ten(0.0)})
+    page = report.write(tmp_path).read_text()
+    for name in ("paired_means", "paired_differences"):
+        assert (tmp_path / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
+    assert "test Pearson: split = interleaved against split = chunked" in page
+    assert "+0.0080" in page
+    assert "With 10 seeds none can go below" in page
+    assert "0.001953" in page
+
+
+def test_a_metric_without_sizes_and_another_design(tmp_path) -> None:
+    write(tmp_path / "plain", {"spearman": ten(0.004)}, items=False)
+    (contrast,) = Findings(tmp_path / "plain").contrasts
+    assert contrast.sizes == ()
+    assert contrast.whole.crossed is None
+    assert "test Spearman +0.0040 (95% CI" in sentence(contrast)
+    report.write(tmp_path / "plain")
+    write(tmp_path / "search", REAL, design="search")
+    assert Findings(tmp_path / "search").contrasts == []
+    assert answer(Findings(tmp_path / "search")).startswith("Best split = interleaved")

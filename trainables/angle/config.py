@@ -1,0 +1,198 @@
+"""Settings of the Matryoshka AnglE recipe. Imports neither torch nor ray."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from trainables.recipe import (
+    EvaluationData,
+    Fraction,
+    NonNegativeFinite,
+    OpenFraction,
+    Optimiser,
+    PositiveFinite,
+    Prepared,
+    Section,
+    TrainerConfig,
+)
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class PairData(Section):
+    """Graded pairs: two sentences and a label that grows with their likeness.
+
+    Sources are `embedded`, `stsb:FILE` (STS-Benchmark's own files), `datasets:NAME[:CONFIG]` or a path to
+    .jsonl, .json or .tsv. The three splits are three sources; `validation` and `test` may be left out where
+    `train` names data that have these splits themselves, that is for `embedded` and `datasets:`.
+    """
+
+    train: str = "embedded"
+    validation: str | None = None
+    test: str | None = None
+    sentence1: str = "sentence1"
+    """Name of a column of files and `datasets`; so are the next two."""
+    sentence2: str = "sentence2"
+    label: str = "label"
+    lowest: Finite = 0.0
+    """A label below this or above `highest` is an error in the data."""
+    highest: Finite = 5.0
+
+    @model_validator(mode="after")
+    def _range(self) -> PairData:
+        if self.lowest >= self.highest:
+            raise ValueError(f"lowest is {self.lowest:g} and highest {self.highest:g}: lowest must be smaller")
+        return self
+
+
+class RetrievalData(Section):
+    """A collection that every prefix is also measured on; see `EvaluationData` for the settings not said here."""
+
+    source: str | None = None
+    """None for no retrieval, else `embedded`, `ir_datasets:ID` or a folder in BEIR layout."""
+    qrels_split: str = "test"
+    validation_fraction: OpenFraction = 0.35
+    max_documents: PositiveInt | None = None
+    query_prefix: str = ""
+    document_prefix: str = ""
+
+    def data(self) -> EvaluationData | None:
+        if self.source is None:
+            return None
+        return EvaluationData(
+            source=self.source,
+            qrels_split=self.qrels_split,
+            validation_fraction=self.validation_fraction,
+            max_documents=self.max_documents,
+            bm25=False,
+        )
+
+
+class CollapseLimits(Section):
+    """When the rules of `trainables.angle.rules` call a run hopeless."""
+
+    window: PositiveInt = 10
+    """Steps that signals are averaged over."""
+    grace: Fraction = 0.2
+    """Share of all steps in which a loss at chance is still no reason to stop."""
+    deadline: Fraction = 0.5
+    """Share of all steps after which a loss above chance must be falling."""
+    spread: PositiveFinite = 1e-3
+    """Embeddings whose mean squared distance from their centre, at length 1, is below this are one point."""
+    flat: PositiveFinite = 0.01
+    """A loss stays at chance if it is this close to it, relatively, at every step of a window."""
+
+
+class Config(TrainerConfig):
+    """Matryoshka AnglE: AnglE (arXiv 2309.12871) on prefixes of the embedding (MRL, arXiv 2205.13147).
+
+    The defaults suit the embedded data, whose two sides, prose and code, are far apart at first: there AnglE alone
+    only draws all embeddings together. An encoder of sentences learns with `scale=20`, the value of
+    sentence-transformers, and `in_batch_weight=0`.
+    """
+
+    split: Literal["chunked", "interleaved"] = "chunked"
+    """How a prefix is read as complex numbers: real and imaginary parts in halves, or in turns."""
+    dims: Annotated[tuple[Annotated[int, Field(ge=2)], ...], Field(min_length=1)] = (8, 16, 32, 64, 128)
+    """Lengths of the prefixes that are trained and measured: even, ascending."""
+    dim_weights: Literal["equal", "short", "long"] | tuple[NonNegativeFinite, ...] = "equal"
+    """Weights of the prefixes in the loss: 1 each, falling or rising with the square root of the length relative
+    to the longest, or one number for each of `dims`."""
+
+    optimiser: Optimiser = Optimiser(lr=2e-3)
+
+    pooling: Literal["mean", "cls"] = "mean"
+    length: Annotated[int, Field(ge=3)] = 32
+    """Tokens of a text, special ones and those of the prefix included."""
+    prefix: str = ""
+    """Put before both sentences of every pair."""
+
+    scale: PositiveFinite = 5.0
+    """Similarities are multiplied by this before they are ranked; the inverse of a temperature."""
+    angle_weight: NonNegativeFinite = 1.0
+    """Weight of CoSENT on AnglE similarities."""
+    cosine_weight: NonNegativeFinite = 0.0
+    """Weight of CoSENT on cosines."""
+    in_batch_weight: NonNegativeFinite = 1.0
+    """Weight of the cross-entropy of alike pairs among the other second sentences of the batch."""
+    in_batch_scale: PositiveFinite = 20.0
+    positive_label: Finite = 4.0
+    """From this label on two sentences are alike for the in-batch term."""
+
+    data: PairData = PairData()
+    retrieval: RetrievalData = RetrievalData()
+    collapse_limits: CollapseLimits = CollapseLimits()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Config:
+        odd = [dim for dim in self.dims if dim % 2]
+        if odd:
+            raise ValueError(
+                f"dims={list(self.dims)}: {odd[0]} is odd, and a prefix is read as pairs of real and imaginary parts; "
+                "use even numbers"
+            )
+        if list(self.dims) != sorted(set(self.dims)):
+            raise ValueError(f"dims={list(self.dims)}: prefixes must ascend, each once: {sorted(set(self.dims))}")
+        if not isinstance(self.dim_weights, str):
+            if len(self.dim_weights) != len(self.dims):
+                raise ValueError(
+                    f"dim_weights={list(self.dim_weights)}: {len(self.dims)} numbers are needed, one for each of "
+                    f"dims={list(self.dims)}; 'equal', 'short' and 'long' are accepted too"
+                )
+            if not any(self.dim_weights):
+                raise ValueError(f"dim_weights={list(self.dim_weights)}: at least one must be above 0")
+        if not (self.angle_weight or self.cosine_weight or self.in_batch_weight):
+            raise ValueError(
+                "angle_weight, cosine_weight and in_batch_weight are all 0: nothing is left to learn from; "
+                "at least one must be above 0"
+            )
+        if self.in_batch_weight and not self.data.lowest <= self.positive_label <= self.data.highest:
+            raise ValueError(
+                f"positive_label={self.positive_label:g} is outside the range of the labels, "
+                f"{self.data.lowest:g} to {self.data.highest:g}"
+            )
+        return self
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Of the prefixes in the loss, in the order of `dims`."""
+        if not isinstance(self.dim_weights, str):
+            return self.dim_weights
+        power = {"equal": 0.0, "short": -0.5, "long": 0.5}[self.dim_weights]
+        return tuple((dim / self.dims[-1]) ** power for dim in self.dims)
+
+
+METRICS: dict[str, Literal["maximize", "minimize"]] = {
+    f"{name}{size}": "maximize" for name in ("spearman", "pearson") for size in ("", *(f"_{d}" for d in Config().dims))
+}
+"""`spearman` and `pearson` are means over `dims`; `spearman_32` is that of the prefix of 32. Listed are the names
+of the default `dims`: other dims report theirs instead. With `retrieval` the retrieval metrics of each prefix
+come too: `ndcg_at_10_32`."""
+
+
+def prepare(config: Config) -> Prepared:
+    """See `trainables.recipe`."""
+    from trainables.data.pairs import pair_sets
+
+    cache = Path(config.cache) if config.cache else None
+    facts: dict[str, str] = {}
+    for split, part in pair_sets(config.data, cache).items():
+        facts |= {
+            f"data.{split}": part.name,
+            f"data.{split}.identity": part.identity,
+            f"data.{split}.pairs": str(len(part.pairs)),
+        }
+    evaluation = config.retrieval.data()
+    if evaluation is not None:
+        from trainables.data.sources import evaluation_sets
+
+        for split, asked in evaluation_sets(evaluation, cache).items():
+            facts |= {
+                f"retrieval.{split}": asked.collection.name,
+                f"retrieval.{split}.identity": asked.collection.identity,
+                f"retrieval.{split}.queries": str(len(asked.query_ids)),
+            }
+    return Prepared(facts, {})

@@ -1,0 +1,66 @@
+"""The sentence encoder: a backbone whose token states are pooled into one vector, and its export."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import nn
+
+from trainables import encoders
+from trainables.encoders import Tokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+Pooling = Literal["mean", "cls"]
+
+
+class SentenceEncoder(nn.Module):
+    """Texts as vectors: the mean over unmasked tokens of the last layer, or its first token."""
+
+    def __init__(self, backbone: PreTrainedModel, pooling: Pooling) -> None:
+        super().__init__()
+        self.backbone, self.pooling = backbone, pooling
+        for name, parameter in backbone.named_parameters():
+            # BERT-like models have a pooler behind the last layer, which nothing here uses.
+            parameter.requires_grad_(not name.startswith("pooler."))
+
+    @property
+    def size(self) -> int:
+        """Coordinates of an embedding."""
+        return int(self.backbone.config.hidden_size)
+
+    def forward(self, tokens: Tokens) -> torch.Tensor:
+        """(texts, size) of tokens (texts, L), in the parameters' precision whatever autocast does inside."""
+        hidden = self.backbone(input_ids=tokens.ids, attention_mask=tokens.mask).last_hidden_state
+        hidden = hidden.to(next(self.backbone.parameters()).dtype)
+        if self.pooling == "cls":
+            return hidden[:, 0]
+        mask = tokens.mask.unsqueeze(2).to(hidden.dtype)
+        return (hidden * mask).sum(1) / mask.sum(1)
+
+
+def export(model: SentenceEncoder, tokenizer: Any, folder: Path, length: int, prefix: str) -> None:
+    """Write a folder that `AutoModel` and `SentenceTransformer(folder, truncate_dim=d)` open.
+
+    sentence-transformers puts `prefix` before each text, as in training, unless its caller says otherwise.
+    """
+    tokenizer.model_max_length = length
+    encoders.export(model.backbone, tokenizer, folder)
+    pooling = {"word_embedding_dimension": model.size, "include_prompt": True}
+    pooling |= {f"pooling_mode_{mode}": mode.startswith(model.pooling) for mode in ("mean_tokens", "cls_token")}
+    prompts = {"prompts": {"sentence": prefix}, "default_prompt_name": "sentence"} if prefix else {}
+    (folder / "1_Pooling").mkdir()
+    for name, content in {
+        "modules.json": [
+            {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+            {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+        ],
+        "1_Pooling/config.json": pooling,
+        "sentence_bert_config.json": {"max_seq_length": length, "do_lower_case": False},
+        "config_sentence_transformers.json": {"similarity_fn_name": "cosine", **prompts},
+    }.items():
+        (folder / name).write_text(json.dumps(content, indent=2) + "\n")

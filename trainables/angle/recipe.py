@@ -1,0 +1,186 @@
+"""The Matryoshka AnglE recipe: graded pairs, ranked by AnglE similarity at every prefix of the embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from trainables import distributed, encoders
+from trainables.angle import losses
+from trainables.angle.config import Config
+from trainables.angle.model import SentenceEncoder, export
+from trainables.angle.rules import rules
+from trainables.data.order import indices, share
+from trainables.data.pairs import PairSet, Role, pair_sets
+from trainables.encoders import Tokens
+from trainables.evaluation import metrics, sts
+from trainables.evaluation.retrieval import Retrieval
+from trainables.recipe import Evaluation, Reach, Split, parameter_groups
+
+ENCODE_ROWS = 64
+"""Texts per forward pass of an evaluation."""
+
+
+def build(config: Config, context: Reach) -> AngleRecipe:
+    """ValueError where the backbone, the data or their combination with `config` cannot be used."""
+    if config.batch_size % context.world_size:
+        raise ValueError(f"batch_size is {config.batch_size}, which {context.world_size} workers cannot share evenly")
+    folder = Path(config.cache) if config.cache else None
+    sets = pair_sets(config.data, folder)
+    backbone, tokenizer = encoders.load_encoder(config.backbone, trust_remote_code=config.trust_remote_code)
+    model = SentenceEncoder(backbone, config.pooling)
+    if config.dims[-1] > model.size:
+        raise ValueError(
+            f"dims={list(config.dims)}: the embeddings of backbone {config.backbone!r} have {model.size} coordinates, "
+            f"so no prefix can be longer than that"
+        )
+    longest = encoders.longest_input(backbone, tokenizer)
+    if config.length > longest:
+        raise ValueError(f"length is {config.length}, but backbone {config.backbone!r} takes at most {longest} tokens")
+    collection = config.retrieval.data()
+    retrieval = None if collection is None else Retrieval(collection, folder)
+    return AngleRecipe(config, context, model, tokenizer, sets, retrieval)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """This rank's texts, and what the loss must know of the global batch."""
+
+    first: Tokens
+    second: Tokens
+    labels: torch.Tensor
+    """(pairs,) float64, so that equal labels stay equal."""
+    excluded: torch.Tensor | None
+    """(pairs, pairs) second texts that are no negatives of a first text; None without an in-batch term."""
+
+
+class AngleRecipe:
+    """See `trainables.recipe.Recipe`."""
+
+    def __init__(
+        self,
+        config: Config,
+        context: Reach,
+        model: SentenceEncoder,
+        tokenizer: Any,
+        sets: dict[Role, PairSet],
+        retrieval: Retrieval | None,
+    ) -> None:
+        self.config, self.context, self.tokenizer, self.retrieval = config, context, tokenizer, retrieval
+        self.data, self.sets = sets["train"], sets
+        self.model = model.to(context.device)
+        self.weights = torch.tensor(config.weights, device=context.device)
+        self.rules = rules(config)
+        self.description = {
+            f"{split}.{key}": value
+            for split, part in sets.items()
+            for key, value in (("data", part.name), ("identity", part.identity), ("pairs", len(part.pairs)))
+        } | {"parameters": sum(p.numel() for p in model.parameters() if p.requires_grad), "embedding": model.size}
+        if retrieval is not None:
+            self.description |= {f"retrieval.{key}": value for key, value in retrieval.description.items()}
+
+    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
+        return parameter_groups(self.model.named_parameters(), weight_decay)
+
+    def batch(self, step: int) -> Batch:
+        config, context = self.config, self.context
+        # Every rank holds all the data, so the labels of the global batch need no communication.
+        pairs = [self.data.pairs[i] for i in indices(step, config.batch_size, len(self.data.pairs), context.seed)]
+        mine = share(pairs, context.rank, context.world_size)
+        excluded = None
+        if config.in_batch_weight:
+            excluded = torch.tensor(
+                [
+                    [i != j and one.second == other.second for j, other in enumerate(pairs)]
+                    for i, one in enumerate(pairs)
+                ],
+                device=context.device,
+            )
+        return Batch(
+            self._tokens([config.prefix + pair.first for pair in mine]),
+            self._tokens([config.prefix + pair.second for pair in mine]),
+            torch.tensor([pair.label for pair in pairs], dtype=torch.float64, device=context.device),
+            excluded,
+        )
+
+    def loss(self, batch: Batch, step: int) -> tuple[torch.Tensor, dict[str, torch.Tensor | float]]:
+        config, labels = self.config, batch.labels
+        with encoders.autocast(config.precision, self.context.device):
+            local = self.model(batch.first), self.model(batch.second)
+        x, y = (distributed.gather(vectors) for vectors in local)
+        terms: dict[str, tuple[float, torch.Tensor]] = {}
+        if config.angle_weight:
+            similarity = losses.angle(x, y, config.dims, config.split)
+            terms["angle"] = config.angle_weight, losses.cosent(similarity, labels, config.scale)
+        if config.cosine_weight:
+            similarity = losses.cosine(x, y, config.dims)
+            terms["cosine"] = config.cosine_weight, losses.cosent(similarity, labels, config.scale)
+        if batch.excluded is not None:
+            alike = labels >= config.positive_label
+            term = losses.in_batch(x, y, alike, batch.excluded, config.dims, config.in_batch_scale)
+            terms["in_batch"] = config.in_batch_weight, term
+        weights = self.weights.to(x.dtype)
+        total = torch.stack([weight * (weights * term).sum() for weight, term in terms.values()]).sum()
+        with torch.no_grad():
+            signals: dict[str, torch.Tensor | float] = {
+                name: (weights * term).sum() / weights.sum() for name, (_, term) in terms.items()
+            }
+            ranking = signals.get("angle", signals.get("cosine"))
+            if ranking is not None:
+                signals |= {"ranking": ranking, "comparisons": losses.comparisons(labels)}
+            directions = F.normalize(torch.cat([x, y])[:, : config.dims[-1]], dim=1)
+            signals["spread"] = 1 - directions.mean(0).square().sum()
+        return total, signals
+
+    def evaluate(self, splits: Sequence[Split]) -> dict[Split, Evaluation]:
+        config = self.config
+        asked: dict[Split, PairSet] = {split: self.sets[split] for split in splits}
+        results = sts.evaluate(asked, partial(self._encode, prefix=config.prefix), config.dims)
+        if self.retrieval is not None:
+            for split, found in self._retrieve(self.retrieval, splits).items():
+                results[split].values.update(found.values)
+                results[split].per_item.update(found.per_item)
+        return results
+
+    def export(self, folder: Path) -> None:
+        export(self.model, self.tokenizer, folder, self.config.length, self.config.prefix)
+
+    def _retrieve(self, retrieval: Retrieval, splits: Sequence[Split]) -> dict[Split, Evaluation]:
+        """Retrieval metrics by cosine at every prefix, `ndcg_at_10_32`, and their means; texts are encoded once."""
+        data = self.config.retrieval
+
+        @cache
+        def encoded(texts: tuple[str, ...], prefix: str) -> torch.Tensor:
+            return self._encode(list(texts), prefix)
+
+        def cut(prefix: str, dim: int) -> Any:
+            return lambda texts: F.normalize(encoded(tuple(texts), prefix)[:, :dim], dim=1)
+
+        results: dict[Split, Evaluation] = {split: Evaluation({}) for split in splits}
+        for dim in self.config.dims:
+            measured = retrieval.evaluate(splits, cut(data.query_prefix, dim), cut(data.document_prefix, dim))
+            for split, found in measured.items():
+                results[split].values.update({f"{name}_{dim}": value for name, value in found.values.items()})
+                results[split].per_item.update({f"{name}_{dim}": items for name, items in found.per_item.items()})
+        for result in results.values():
+            for name in metrics.METRICS:
+                result.values[name] = fmean(result.values[f"{name}_{dim}"] for dim in self.config.dims)
+        return results
+
+    def _encode(self, texts: list[str], prefix: str) -> torch.Tensor:
+        parts = []
+        for start in range(0, len(texts), ENCODE_ROWS):
+            tokens = self._tokens([prefix + text for text in texts[start : start + ENCODE_ROWS]])
+            with encoders.autocast(self.config.precision, self.context.device):
+                parts.append(self.model(tokens))
+        return torch.cat(parts)
+
+    def _tokens(self, texts: Sequence[str]) -> Tokens:
+        return encoders.tokenize(self.tokenizer, texts, self.config.length, self.context.device)

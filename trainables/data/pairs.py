@@ -1,0 +1,136 @@
+"""Graded pairs: two sentences and how alike they are, from files, `datasets` or installed packages."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from trainables.data import assemble, local
+
+if TYPE_CHECKING:
+    from trainables.angle.config import PairData
+
+Role = Literal["train", "validation", "test"]
+ROLES: tuple[Role, ...] = ("train", "validation", "test")
+
+ACCEPTED = "embedded, stsb:FILE, datasets:NAME[:CONFIG] or a path to .jsonl, .json or .tsv"
+
+_STSB = "genre, file, year, id, score, sentence1 and sentence2"
+
+
+@dataclass(frozen=True, slots=True)
+class GradedPair:
+    """Two sentences; a higher label means more alike. `id` is unique within its set."""
+
+    id: str
+    first: str
+    second: str
+    label: float
+
+
+@dataclass(frozen=True, slots=True)
+class PairSet:
+    """Pairs of one split in the source's order; equal identities mean equal ids, texts and labels."""
+
+    name: str
+    identity: str
+    pairs: list[GradedPair] = field(repr=False)
+
+
+def pair_sets(data: PairData, cache: Path | None = None) -> dict[Role, PairSet]:
+    """The three splits that `data` names.
+
+    ValueError where a source cannot be read, a split is not named, a label is no number in the declared range,
+    or all labels of a split are equal, which leaves nothing to rank.
+    """
+    if data.train == "embedded" and data.validation is None and data.test is None:
+        from trainables.data.embedded_pairs import embedded_pairs
+
+        return {role: _checked(name, found, data) for role, (name, found) in embedded_pairs(cache).items()}
+    return {role: _read(role, data) for role in ROLES}
+
+
+def _read(role: Role, data: PairData) -> PairSet:
+    source = getattr(data, role)
+    if source is None and data.train.startswith("datasets:"):
+        source = data.train
+    if source is None:
+        raise ValueError(
+            f"data.{role} is not given, and {data.train!r} has no such split of its own; accepted are {ACCEPTED}"
+        )
+    kind, colon, rest = source.partition(":")
+    if source == "embedded":
+        raise ValueError(
+            f"data.{role} is 'embedded': embedded pairs come with all three splits, so name no other split"
+        )
+    if colon and kind == "datasets":
+        from trainables.data.hub import datasets_rows
+
+        numbered = enumerate(datasets_rows(rest, role))
+        found = (_pair(row, data, f"{source}, {role} row {n}", n) for n, row in numbered)
+    elif colon and kind == "stsb":
+        found = (_pair(row, data, where, n) for n, (where, row) in enumerate(_stsb(_file(role, rest), data)))
+    else:
+        found = (_pair(row, data, where, n) for n, (where, row) in enumerate(_rows(_file(role, source))))
+    return _checked(source, found, data)
+
+
+def _file(role: Role, source: str) -> Path:
+    path = Path(source).expanduser()
+    if not path.exists():
+        raise ValueError(f"data.{role}: no file {source}; accepted are {ACCEPTED}")
+    return path
+
+
+def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Rows of a file. JGLUE calls files `.json` that hold an object per line, so the content decides there."""
+    first = next((line for _, line in local.lines(path)), "") if path.suffix == ".json" else ""
+    return local.jsonl(path) if first.lstrip().startswith("{") else local.rows(path)
+
+
+def _stsb(path: Path, data: PairData) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Rows of an STS-Benchmark file: tabs, no header, no quoting, sometimes two more columns for a licence."""
+    for number, line in local.lines(path):
+        cells = line.split("\t")
+        if len(cells) < 7:
+            raise ValueError(f"{path}, line {number}: {len(cells)} columns; expected are {_STSB} with tabs between")
+        yield f"{path}, line {number}", {data.label: cells[4], data.sentence1: cells[5], data.sentence2: cells[6]}
+
+
+def _pair(row: Mapping[str, Any], data: PairData, where: str, number: int) -> GradedPair:
+    for key in ("sentence1", "sentence2", "label"):
+        if row.get(getattr(data, key)) is None:
+            found = ", ".join(name for name in row if row[name] is not None)
+            raise ValueError(f"{where}: no column {getattr(data, key)!r} (data.{key}); found are: {found}")
+    first, second = (assemble.text(row[name], f"{where}: column {name!r}") for name in (data.sentence1, data.sentence2))
+    return GradedPair(str(number), first, second, _label(row[data.label], data, f"{where}: column {data.label!r}"))
+
+
+def _label(value: Any, data: PairData, where: str) -> float:
+    accepted = f"a number from data.lowest={data.lowest:g} to data.highest={data.highest:g}"
+    try:
+        label = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        label = math.nan
+    if not data.lowest <= label <= data.highest:
+        raise ValueError(f"{where} is {value!r}; accepted is {accepted}")
+    return label
+
+
+def _checked(name: str, found: Iterable[GradedPair], data: PairData) -> PairSet:
+    pairs = list(found)
+    if not pairs:
+        raise ValueError(f"{name}: no pairs")
+    for pair in (min(pairs, key=lambda p: p.label), max(pairs, key=lambda p: p.label)):
+        _label(pair.label, data, f"{name}: the label of pair {pair.id!r}")
+    if len({pair.label for pair in pairs}) == 1:
+        raise ValueError(f"{name}: all {len(pairs)} labels are {pairs[0].label:g}, so there is nothing to rank")
+    digest = hashlib.sha256()
+    for pair in pairs:
+        digest.update(json.dumps([pair.id, pair.first, pair.second, pair.label]).encode() + b"\n")
+    return PairSet(name, digest.hexdigest(), pairs)
