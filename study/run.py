@@ -146,7 +146,7 @@ class Session:
     ) -> None:
         self.name, self.profile, self.study, self.storage = name, profile, study, storage
         self.url, self.tracking_uri, self.options = url, tracking_uri, options
-        self.signals = 0
+        self.signals, self.told = 0, False
         self.signalled, self.signalled_at = "", -math.inf
         self.engine: Any = None
         self.failure: BaseException | None = None
@@ -198,16 +198,12 @@ class Session:
         )  # fmt: skip
         ray.get(actor.prepared.remote(inputs["facts"], inputs["baselines"]))
         fitting = threading.Thread(target=self._fit, args=(engine, concurrency), daemon=True)
-        display.update(ray.get(actor.summary.remote()))
+        # A signal that came during the start: no trial is handed out any more.
+        self._heed(actor, display)
         fitting.start()
-        told = False
         while fitting.is_alive():
             fitting.join(POLL_S)
-            if self.signals and not told:
-                told = True
-                ray.get(actor.halt.remote(f"stopped by {self.signalled}"))
-                display.message("interrupted: trials stop at their next step; once more to stop at once")
-            display.update(ray.get(actor.summary.remote()))
+            self._heed(actor, display)
         if self.failure is not None:
             raise self.failure
         ray.get(actor.conclude.remote())
@@ -223,6 +219,16 @@ class Session:
             display.message(f"the study failed; logs: {logs}/trial-*.log; --retry-failed runs failed trials again")
         _print_json(self.options, summary, out)
         return {"finished": FINISHED, "failed": FAILED, "interrupted": INTERRUPTED}[summary["status"]]
+
+    def _heed(self, actor: Any, display: Display) -> None:
+        """Pass the first signal on to the ledger, and show how the study stands."""
+        import ray
+
+        if self.signals and not self.told:
+            self.told = True
+            ray.get(actor.halt.remote(f"stopped by {self.signalled}"))
+            display.message("interrupted: trials stop at their next step; once more to stop at once")
+        display.update(ray.get(actor.summary.remote()))
 
     def _fit(self, engine: Any, concurrency: int) -> None:
         try:

@@ -26,6 +26,8 @@ from pathlib import Path
 import launches
 from launches import Launch, say, until
 
+from study import run
+
 STEPS = 16
 PHASES = ("start-up", "training", "between trials")
 
@@ -147,15 +149,18 @@ def ctrl_c_early(study: Disturbed, launch: Launch) -> None:
     launch.interrupt()
     took = launch.wait(130)
     launch.gone(5)
-    assert len(launches.steps_of(study.storage)) == before, "trained after the signal"
+    steps = len(launches.steps_of(study.storage)) - before
+    # A trial may have been handed out just before.
+    assert steps <= 2, f"{steps} steps after the signal"
     assert launch.leftovers() == [], launch.leftovers()
-    say(f"  Ctrl-C {pause:.1f} s after the start: exit 130 after {took:.1f} s, no step made")
+    say(f"  Ctrl-C {pause:.1f} s after the start: exit 130 after {took:.1f} s and {steps} steps")
 
 
 def ctrl_c_twice(study: Disturbed, launch: Launch) -> None:
     launch.trained(2)
     launch.interrupt()
-    time.sleep(0.2)
+    # At once it would count as the same one.
+    time.sleep(run.SAME_SIGNAL_S + 0.2)
     launch.interrupt()
     took = launch.wait(130)
     rest = launch.gone(5)
