@@ -201,10 +201,12 @@ def history(steps: int, **signals):
     ("signals", "step", "reason"),
     [
         ({}, None, None),
-        ({"spread": lambda t: 0.3 * 0.8**t}, 36, "one direction"),
-        ({"ranking": lambda t: CHANCE * (1 + 3 * math.exp(-t / 4))}, 33, "ranking loss stays at"),
-        ({"ranking": lambda t: CHANCE * (1.4 + 0.05 * math.sin(t))}, 50, "not falling"),
+        ({"spread": lambda t: 0.3 * 0.5**t}, 22, "one direction"),
+        ({"ranking": lambda t: CHANCE * (1 + 3 * math.exp(-t / 4))}, 50, "does not fall"),
+        ({"ranking": lambda t: CHANCE * (1.4 + 0.05 * math.sin(t))}, 50, "does not fall"),
         ({"ranking": lambda t: CHANCE * (3 - t / 50)}, None, None),
+        # The course of a real run: at chance for a third of its steps, then below.
+        ({"ranking": lambda t: CHANCE * (1.5 - t / 40 if t < 20 else 1.0 if t < 45 else 0.98)}, None, None),
         ({"ranking": lambda t: CHANCE, "in_batch": lambda t: math.log(32) * (0.995 - t / 300)}, None, None),
         ({"ranking": lambda t: math.nan if t == 3 else CHANCE}, 4, "loss is nan"),
     ],

@@ -75,15 +75,13 @@ class CollapseLimits(Section):
     """When the rules of `trainables.angle.rules` call a run hopeless."""
 
     window: PositiveInt = 10
-    """Steps that signals are averaged over."""
-    grace: Fraction = 0.2
-    """Share of all steps in which a loss at chance is still no reason to stop."""
+    """Steps that signals are averaged over; a twentieth of all steps where that is more."""
     deadline: Fraction = 0.5
-    """Share of all steps after which a loss above chance must be falling."""
-    spread: PositiveFinite = 1e-3
+    """Share of all steps after which the ranking loss must be below chance or falling."""
+    at_chance: Fraction = 0.995
+    """A ranking loss from this share of ln(1 + comparisons) on counts as chance."""
+    spread: PositiveFinite = 1e-4
     """Embeddings whose mean squared distance from their centre, at length 1, is below this are one point."""
-    flat: PositiveFinite = 0.01
-    """A loss stays at chance if it is this close to it, relatively, at every step of a window."""
 
 
 class Config(TrainerConfig):
