@@ -137,6 +137,11 @@ class InputCheck:
             raise RuntimeError(f"the inputs could not be checked, see {self.log}")
         return json.loads(out)
 
+    def stop(self) -> None:
+        """End the process if it is still at work."""
+        self.process.kill()
+        self.process.communicate()
+
 
 class Session:
     """One launch of a study on this terminal."""
@@ -157,9 +162,9 @@ class Session:
         display = Display(screen, self.study.parameter, self.study.objectives[0].name, self.study.budget.trials)
         self._listen()
         display.message(f"{self.name}: checking the inputs, starting Ray; files in {_short(self.storage)}")
+        # The inputs are read on one core while Ray is imported and started on the other.
+        check = InputCheck(self.study, self.storage)
         try:
-            # The inputs are read on one core while Ray is imported and started on the other.
-            check = InputCheck(self.study, self.storage)
             from study.executor import Engine
 
             check.raise_if_refused()
@@ -184,6 +189,7 @@ class Session:
             )
             return FAILED
         finally:
+            check.stop()
             if self.engine is not None:
                 self.engine.stop()
 

@@ -57,12 +57,17 @@ def locked(path: Path) -> bool:
     return False
 
 
+def shared_memory() -> set[str]:
+    """What Ray's object store, torch and Python's multiprocessing may leave there; others use it too."""
+    return {name for name in os.listdir("/dev/shm") if name.startswith(("plasma", "ray", "torch_", "psm_", "sem."))}
+
+
 def check(storage: Path, trials: int) -> None:
     """Run one healthy trial and `trials` that stop early; AssertionError says what was left behind."""
     mark = os.environ[launches.MARK] = uuid.uuid4().hex
     temporary = launches.temporary_folder(storage)
     os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
-    shared_memory = set(os.listdir("/dev/shm"))
+    before = shared_memory()
 
     import ray
 
@@ -102,7 +107,7 @@ def check(storage: Path, trials: int) -> None:
         "temporary files": [name for name in os.listdir(temporary) if not name.startswith("torchinductor_")],
         "locks": [name for name in ("lock", "ledger.lock") if locked(storage / name)],
         "half-written files": launches.temporary_files(storage),
-        "shared memory": sorted(set(os.listdir("/dev/shm")) - shared_memory),
+        "shared memory": sorted(shared_memory() - before),
     }
     assert not any(left.values()), {what: found for what, found in left.items() if found}
     say(

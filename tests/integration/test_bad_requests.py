@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,6 +23,13 @@ def command(folder: Path, *arguments: str, **environment: str) -> subprocess.Com
         [sys.executable, "-m", "study.run", *arguments],
         cwd=folder, env=env | {"PYTHONPATH": str(ROOT)} | environment, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
+
+
+def checks_of(folder: Path) -> list[int]:
+    """Processes that still check inputs for a study in `folder`."""
+    running = psutil.process_iter(["pid", "cmdline"])
+    words = ((process.info["pid"], " ".join(process.info["cmdline"] or ())) for process in running)
+    return [pid for pid, line in words if "trainables.check" in line and str(folder) in line]
 
 
 def refused(done: subprocess.CompletedProcess[str], message: str) -> None:
@@ -75,6 +83,7 @@ REQUESTS = [
 @pytest.mark.parametrize(("arguments", "message"), REQUESTS, ids=[" ".join(r[0]) or "nothing" for r in REQUESTS])
 def test_request(tmp_path, arguments, message) -> None:
     refused(command(tmp_path, *arguments), message)
+    assert checks_of(tmp_path) == []
 
 
 FILES = [

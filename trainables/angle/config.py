@@ -88,8 +88,8 @@ class Config(TrainerConfig):
     """Matryoshka AnglE: AnglE (arXiv 2309.12871) on prefixes of the embedding (MRL, arXiv 2205.13147).
 
     The defaults suit the embedded data, whose two sides, prose and code, are far apart at first: there AnglE alone
-    only draws all embeddings together. An encoder of sentences learns with `scale=20`, the value of
-    sentence-transformers, and `in_batch_weight=0`.
+    draws all embeddings together for a hundred steps and more. The value of sentence-transformers is `scale=20`, and
+    an encoder of sentences needs no in-batch term.
     """
 
     split: Literal["chunked", "interleaved"] = "chunked"
