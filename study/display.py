@@ -224,7 +224,15 @@ class _Table:
 
 def final_text(summary: Summary, report: Path | None = None) -> str:
     """The result in a few lines: the best trial, what it cost, where the report and the runs are."""
-    lines = [_result(summary), f"{counts(summary)}. {cost(summary)}."]
+    if summary.get("design") == "paired" and report is not None:
+        # The answer of a comparison is a difference with its test, not a best trial; both take seconds to import.
+        from study.answer import answer
+        from study.findings import Findings
+
+        result = answer(Findings(report.parent))
+    else:
+        result = _result(summary)
+    lines = [result, f"{counts(summary)}. {cost(summary)}."]
     failed = [trial for trial in summary["trials"] if trial["state"] == "failed"]
     lines += [f"trial {t['number']} failed: {why(t) or 'no reason recorded'}" for t in failed[:5]]
     if len(failed) > 5:

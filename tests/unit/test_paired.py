@@ -12,6 +12,7 @@ import scipy.stats
 
 from study import report, resampling
 from study.answer import answer
+from study.display import final_text
 from study.findings import Findings
 from study.paired import sentence
 
@@ -207,3 +208,10 @@ def test_a_metric_without_sizes_and_another_design(tmp_path) -> None:
     write(tmp_path / "search", REAL, design="search")
     assert Findings(tmp_path / "search").contrasts == []
     assert answer(Findings(tmp_path / "search")).startswith("Best split = interleaved")
+
+
+def test_terminal_gives_the_difference_and_no_best_arm(tmp_path) -> None:
+    write(tmp_path, REAL)
+    text = final_text(json.loads((tmp_path / "summary.json").read_text()), tmp_path / "report.html")
+    assert text.splitlines()[0] == answer(Findings(tmp_path))
+    assert "Best split" not in text
