@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         if options.list:
-            print(_listing())
+            print(_listing(), flush=True)
             return FINISHED
         return run(options)
     except (ValueError, Held) as error:
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     stored = None if options.fresh else ledger.existing_study(url, name, study)
     outlook = ledger.outlook(stored, study)
     if options.dry_run:
-        print(_plan(name, profile, study, storage, tracking_uri, outlook))
+        print(_plan(name, profile, study, storage, tracking_uri, outlook), flush=True)
         return FINISHED
     _check_writable(storage)
     check_uri(tracking_uri)
