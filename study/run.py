@@ -19,7 +19,7 @@ import traceback
 from pathlib import Path
 from typing import Any, TextIO
 
-from study import ledger, provenance, spec
+from study import provenance, spec, stored
 from study.display import Display, final_text
 from study.lock import Held, Lock
 from study.processes import descendants, kill
@@ -81,21 +81,21 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError(f"which study? There are: {', '.join(spec.available())} (or give the path of a .py file)")
     name, path = spec.find(options.name)
     profile, study = spec.load(path, options.profile, overrides.parse(options.set), _changes(options))
-    ledger.explore(study)
+    stored.explore(study)
     storage = (options.storage or Path("studies") / name).resolve()
-    url = options.ledger or ledger.default_url(storage)
+    url = options.ledger or stored.default_url(storage)
     tracking_uri = absolute_uri(
         options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///studies/mlflow.db"
     )
-    stored = None if options.fresh else ledger.existing_study(url, name, study)
-    outlook = ledger.outlook(stored, study)
+    begun = None if options.fresh else stored.existing_study(url, name, study)
+    outlook = stored.outlook(begun, study)
     if options.dry_run:
         print(_plan(name, profile, study, storage, tracking_uri, outlook), flush=True)
         return FINISHED
     _check_writable(storage)
     check_uri(tracking_uri)
     retries = options.retry_failed and outlook.states.get("failed", 0)
-    if stored is not None and outlook.idle and not retries:
+    if begun is not None and outlook.idle and not retries:
         summary = json.loads((storage / "summary.json").read_text())
         if summary["status"] == "finished" and not summary["mlflow"].get("pending"):
             print(final_text(summary, storage / "report.html"), file=sys.stderr if options.json else sys.stdout)
@@ -328,9 +328,9 @@ def _listing() -> str:
     return "\n".join(lines)
 
 
-def _plan(name: str, profile: str, study: spec.Study, storage: Path, tracking_uri: str, outlook: ledger.Outlook) -> str:
+def _plan(name: str, profile: str, study: spec.Study, storage: Path, tracking_uri: str, outlook: stored.Outlook) -> str:
     """What `--dry-run` prints."""
-    space = ledger.explore(study)
+    space = stored.explore(study)
     steps = study.config.steps * study.replicates
     lines = [
         f"study       {name}, profile {profile}: {study.question}",

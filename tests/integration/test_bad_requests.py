@@ -190,12 +190,12 @@ def test_ledger_of_another_study_and_of_a_newer_format(tmp_path) -> None:
 
 
 def test_changed_study_names_the_key(tmp_path) -> None:
-    from study import ledger, spec
+    from study import spec, stored
 
     storage = tmp_path / "studies" / "splade_k_search"
     storage.mkdir(parents=True)
     _, begun = spec.load(spec.available()["splade_k_search"], None, {}, {})
-    ledger.open_study(ledger.default_url(storage), "splade_k_search", begun)
+    stored.open_study(stored.default_url(storage), "splade_k_search", begun)
     done = command(tmp_path, "splade_k_search", "--set", "steps=7")
     refused(done, r"config\.steps was \d+, now 7.*--fresh")
 

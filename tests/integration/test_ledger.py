@@ -10,9 +10,10 @@ from pathlib import Path
 import optuna
 import pytest
 
-from study.ledger import Ledger, Refused, default_url, existing_study, explore, outlook
+from study.ledger import Ledger
 from study.lock import Held
 from study.spec import Budget, Objective, Pruner, Resources, Study
+from study.stored import Refused, default_url, existing_study, explore, outlook
 from trainables.recipe import TrainerConfig
 
 

@@ -20,7 +20,7 @@ RAY = {
     "study/submit.py",
     "trainables/context.py",
 }
-OPTUNA = {"study/ledger.py"}
+OPTUNA = {"study/ledger.py", "study/stored.py"}
 MLFLOW = {"study/tracking.py", "study/tracking_runs.py", "study/tracking_uri.py"}
 
 
