@@ -109,6 +109,7 @@ def check(storage: Path, trials: int) -> None:
         "half-written files": launches.temporary_files(storage),
         "shared memory": sorted(shared_memory() - before),
     }
+    shutil.rmtree(temporary)
     assert not any(left.values()), {what: found for what, found in left.items() if found}
     say(
         f"{trials} trials stopped early ({states['collapsed']} collapsed, {states['pruned']} pruned) in "

@@ -20,7 +20,8 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import launches
@@ -43,11 +44,14 @@ class Disturbed:
     """How long the undisturbed launch took to its first step."""
     phases: list[str]
     """What the next kills hit."""
-    orphans: list[Launch]
-    """Launches whose driver alone was killed."""
+    started: ExitStack
+    """Ends whatever is still alive when a check fails."""
+    launches: list[Launch] = field(default_factory=list)
 
     def launch(self) -> Launch:
-        return Launch(self.storage, *self.arguments)
+        launch = self.started.enter_context(Launch(self.storage, *self.arguments))
+        self.launches.append(launch)
+        return launch
 
     def moment(self, launch: Launch) -> str:
         """Wait for the moment of the next kill; returns it in words."""
@@ -76,14 +80,12 @@ def everything(study: Disturbed, launch: Launch) -> None:
 
 
 def driver(study: Disturbed, launch: Launch) -> None:
-    """SIGKILL of the study's process alone; what it started has to find its own end."""
+    """SIGKILL of the study's process alone. What it started has to find its own end, while the next launch begins."""
     moment = study.moment(launch)
     assert launch.alive(), f"ended before it was killed:\n{launch.said()[-3000:]}"
     launch.process.kill()
     launch.process.wait()
     say(f"  SIGKILL of the driver {moment}: {_progress(study.storage)}")
-    # The same command at once: the orphans may still be there.
-    study.orphans.append(launch)
 
 
 def worker(study: Disturbed, launch: Launch) -> None:
@@ -103,7 +105,7 @@ def second(study: Disturbed, launch: Launch) -> None:
     """A second process on the same storage is refused by name of the first."""
     lock = study.storage / "lock"
     until(lambda: lock.exists() and f'"pid": {launch.process.pid},' in lock.read_text(), "the first process")
-    other = Launch(study.storage, *study.arguments)
+    other = study.launch()
     took = other.wait(2)
     assert f"in use by process {launch.process.pid} on" in other.said(), other.said()
     other.gone(5)
@@ -196,12 +198,12 @@ def phases(kills: int, chance: random.Random) -> list[str]:
 def undisturbed(storage: Path, arguments: tuple[str, ...]) -> float:
     """Run the study in peace; returns the seconds to its first step."""
     began = time.monotonic()
-    launch = Launch(storage, *arguments)
-    launch.trained(1)
-    start_s = time.monotonic() - began
-    launch.wait(0)
-    launch.gone(5)
-    assert launch.leftovers() == [], launch.leftovers()
+    with Launch(storage, *arguments) as launch:
+        launch.trained(1)
+        start_s = time.monotonic() - began
+        launch.wait(0)
+        launch.gone(5)
+        assert launch.leftovers() == [], launch.leftovers()
     say(f"undisturbed: {time.monotonic() - began:.0f} s, {start_s:.0f} s of them to the first step")
     return start_s
 
@@ -210,26 +212,27 @@ def disturbed(storage: Path, arguments: tuple[str, ...], disturbances: list[str]
     """Disturb the study and run the same command again, to the end."""
     chance = random.Random(seed)
     kills = sum(name in ("everything", "driver") for name in disturbances)
-    study = Disturbed(storage, arguments, chance, start_s, phases(kills, chance), [])
-    say(f"disturbed, seed {seed}: {', '.join(disturbances)}; the kills hit {', '.join(study.phases) or 'nothing'}")
+    say(f"disturbed, seed {seed}: {', '.join(disturbances)}")
     began = time.monotonic()
-    launch, started = study.launch(), 1
-    ended: dict[int, dict] = {}
-    for name in disturbances:
+    with ExitStack() as started:
+        study = Disturbed(storage, arguments, chance, start_s, phases(kills, chance), started)
+        launch = study.launch()
+        ended: dict[int, dict] = {}
+        for name in disturbances:
+            if not launch.alive():
+                launch = study.launch()
+            DISTURBANCES[name](study, launch)
+            _unchanged(ended, launches.completed(storage))
+            ended = launches.completed(storage)
         if not launch.alive():
-            launch, started = study.launch(), started + 1
-        DISTURBANCES[name](study, launch)
+            launch = study.launch()
+        launch.wait(0)
+        for one in study.launches:
+            one.gone(10)
         _unchanged(ended, launches.completed(storage))
-        ended = launches.completed(storage)
-    if not launch.alive():
-        launch, started = study.launch(), started + 1
-    launch.wait(0)
-    for past in (*study.orphans, launch):
-        past.gone(10)
-    _unchanged(ended, launches.completed(storage))
-    assert launch.leftovers() == [], launch.leftovers()
-    assert launches.temporary_files(storage) == [], launches.temporary_files(storage)
-    say(f"the same command ended it: {started} launches in {time.monotonic() - began:.0f} s")
+        assert launch.leftovers() == [], launch.leftovers()
+        assert launches.temporary_files(storage) == [], launches.temporary_files(storage)
+    say(f"the same command ended it: {len(study.launches)} launches in {time.monotonic() - began:.0f} s")
 
 
 def compare(storage: Path, calm: Path) -> None:

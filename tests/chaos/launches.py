@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -90,6 +91,15 @@ class Launch:
     def said(self) -> str:
         """What this launch has printed so far."""
         return self.screen.read_text()[self._screen_start :]
+
+    def __enter__(self) -> Launch:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """A failed check must not leave a study running."""
+        self.kill_all()
+        self._screen.close()
+        shutil.rmtree(self.temporary, ignore_errors=True)
 
     def alive(self) -> bool:
         return self.process.poll() is None

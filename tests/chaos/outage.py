@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import launches
@@ -37,6 +38,7 @@ class Server:
         self.address = f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
+        """Start it, and wait until it answers."""
         quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
         with (self.folder / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -46,6 +48,7 @@ class Server:
                 cwd=self.folder, env=os.environ | quiet, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True,
             )  # fmt: skip
+        until(self.answers, "the server")
 
     def answers(self) -> bool:
         from study.tracking import check_uri
@@ -57,38 +60,35 @@ class Server:
         return True
 
     def kill(self) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
 def check(folder: Path, down_s: float) -> None:
     """Run a study through an outage of `down_s` seconds; AssertionError says what went wrong."""
-    server = Server(folder)
-    server.start()
     storage = folder / "study"
     arguments = ["--trials", "2", "--set", f"steps={STEPS}", "--set", "checkpoint_every=50"]
-    try:
-        until(server.answers, "the server")
-        launch = Launch(storage, *arguments, tracking_uri=server.address)
+    with ExitStack() as stack:
+        server = Server(folder)
+        stack.callback(server.kill)
+        server.start()
+        launch = stack.enter_context(Launch(storage, *arguments, tracking_uri=server.address))
         launch.trained(STEPS // 4)
         killed = time.time()
         server.kill()
-        before = dict(launches.steps_of(storage))
+        before = launches.steps_of(storage)
         until(lambda: not launch.alive() or time.time() - killed >= down_s, "the outage", down_s + 60)
         during = time.time()
         steps = launches.steps_of(storage)
-        ended = "the study ended meanwhile" if not launch.alive() else "the study was still under way"
+        ended = "the study was still under way" if launch.alive() else "the study ended meanwhile"
         time.sleep(max(0.0, killed + down_s - during))
         server.start()
-        until(server.answers, "the server")
         launch.wait(0)
         again = launches.summary(storage)["mlflow"]["pending"]
         if again:
-            rest = Launch(storage, *arguments, tracking_uri=server.address)
-            rest.wait(0)
+            stack.enter_context(Launch(storage, *arguments, tracking_uri=server.address)).wait(0)
         points = launches.same_in_mlflow(storage, server.address)
-    finally:
-        server.kill()
     calm = gaps(before, 0, killed)
     outage = gaps(steps, killed, during)
     assert outage, "no step was made during the outage"
