@@ -140,7 +140,7 @@ class InputCheck:
     def stop(self) -> None:
         """End the process if it is still at work."""
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
 
 
 class Session:
