@@ -83,6 +83,13 @@ def run(options: argparse.Namespace) -> int:
     profile, study = spec.load(path, options.profile, overrides.parse(options.set), _changes(options))
     stored.explore(study)
     storage = (options.storage or Path("studies") / name).resolve()
+    if options.ledger is not None:
+        stored.check_url(options.ledger)
+        if options.fresh and stored.holds(options.ledger, name):
+            raise ValueError(
+                f"--fresh: the ledger of --ledger already has a study '{name}', which would be carried on; "
+                "name another database, or leave --fresh out"
+            )
     url = options.ledger or stored.default_url(storage)
     tracking_uri = absolute_uri(
         options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///studies/mlflow.db"

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+import sqlalchemy
 from optuna.distributions import BaseDistribution, distribution_to_json
+from sqlalchemy.exc import SQLAlchemyError
 
 from study.spec import Pruner, Study
+from study.tracking_uri import masked
 from trainables import overrides
 
 FORMAT = 1
@@ -28,6 +31,28 @@ class Refused(ValueError):
 def default_url(storage: Path) -> str:
     """SQLite beside the results."""
     return f"sqlite:///{storage.resolve() / 'ledger.db'}"
+
+
+def check_url(url: str) -> None:
+    """Raise ValueError, without the password, unless a ledger can be kept at this SQLAlchemy URL."""
+    shown = masked(url)
+    try:
+        engine = sqlalchemy.create_engine(url)
+        if engine.dialect.name != "sqlite":
+            engine.connect().close()
+        elif not Path(engine.url.database or "").resolve().parent.is_dir():
+            raise ValueError(f"--ledger {shown}: its folder does not exist; create it first")
+    except (SQLAlchemyError, ImportError) as error:
+        reason = masked(str(getattr(error, "orig", None) or error).strip().splitlines()[0])
+        raise ValueError(
+            f"--ledger {shown}: {reason}; accepted are sqlite:////absolute/path.db and URLs of a database server "
+            "that answers and whose driver is installed, such as postgresql://USER@HOST/DATABASE"
+        ) from error
+
+
+def holds(url: str, name: str) -> bool:
+    """Whether the storage already has a study of this name."""
+    return name in optuna.get_all_study_names(url)
 
 
 def open_study(url: str, name: str, spec: Study) -> optuna.Study:

@@ -75,6 +75,9 @@ REQUESTS = [
     (["splade_k_search", "--tracking-uri", "./mlruns"], "tracking URI './mlruns' .*accepted: sqlite"),
     (["splade_k_search", "--tracking-uri", "file:///tmp/x"], "tracking URI 'file:///tmp/x' .*accepted: sqlite"),
     (["splade_k_search", "--tracking-uri", "ftp://x"], "tracking URI 'ftp://x' has an unknown scheme"),
+    (["splade_k_search", "--ledger", "nonsense"], "--ledger nonsense: .*accepted are sqlite"),
+    (["splade_k_search", "--ledger", "sqlite:////nowhere/at/all.db"], "--ledger .*: its folder does not exist"),
+    (["splade_k_search", "--ledger", "oracle://u:secret@x/y"], r"--ledger oracle://u:\*\*\*@.*driver is installed"),
     (["splade_k_search", "--address", "127.0.0.1:1"], "--address 127.0.0.1:1: no Ray cluster answers there"),
     (["splade_k_search", "--address", "ray://x:1"], "--address ray://x:1: give HOST:PORT"),
 ]  # fmt: skip
@@ -187,6 +190,14 @@ def test_ledger_of_another_study_and_of_a_newer_format(tmp_path) -> None:
     other.set_user_attr("format", 99)
     other.set_user_attr("definition", {})
     refused(command(tmp_path, "splade_k_search"), "format 99.*--fresh")
+
+
+def test_fresh_does_not_carry_on_what_another_ledger_holds(tmp_path) -> None:
+    import optuna
+
+    url = f"sqlite:///{tmp_path / 'shared.db'}"
+    optuna.create_study(study_name="splade_k_search", storage=url)
+    refused(command(tmp_path, "splade_k_search", "--fresh", "--ledger", url), "--fresh: .* already has a study")
 
 
 def test_changed_study_names_the_key(tmp_path) -> None:

@@ -17,7 +17,6 @@ RAY = {
     "study/gang.py",
     "study/trial.py",
     "study/run.py",
-    "study/submit.py",
     "trainables/context.py",
 }
 OPTUNA = {"study/ledger.py", "study/stored.py"}
