@@ -1,15 +1,19 @@
-# Two commands: `make study` runs the embedded study, `make test` runs the tests. Both set .venv up first.
+# `make study` runs the embedded study, `make test` runs the tests, `make chaos` the tests that kill and interrupt.
+# Each sets .venv up first.
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: study test benchmark clean
+.PHONY: study test chaos benchmark clean
 
 study: $(INSTALLED)
 	$(BIN)/python -m study.run splade_k_search
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest
+
+chaos: $(INSTALLED)
+	$(BIN)/python -m pytest -m chaos tests/integration
 
 benchmark: $(INSTALLED)
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done

@@ -37,7 +37,9 @@ def held() -> list[str]:
     groups = ray.util.placement_group_table().values()
     found += [f"placement group {group['state']}" for group in groups if group["state"] != "REMOVED"]
     total, free = ray.cluster_resources(), ray.available_resources()
-    found += [f"{free.get(name, 0):g} of {amount:g} {name}" for name, amount in total.items() if free[name] < amount]
+    # What is used up is left out of `free`, and a group that is going may be in one of the two only.
+    rest = {name: (free.get(name, 0), amount) for name, amount in total.items()}
+    found += [f"{left:g} of {amount:g} {name}" for name, (left, amount) in rest.items() if left < amount]
     return found
 
 

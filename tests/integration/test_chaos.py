@@ -1,4 +1,7 @@
-"""Kills, interruptions and early stops on the real command line: the short forms of the scripts in `tests/chaos/`."""
+"""Kills, interruptions and early stops on the real command line: the short forms of the scripts in `tests/chaos/`.
+
+`make chaos` runs them, `make test` does not: they spend minutes starting and killing clusters of their own.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from pathlib import Path
 
 import kills
 import pytest
+
+pytestmark = pytest.mark.chaos
 
 ROOT = Path(__file__).resolve().parents[2]
 
