@@ -32,7 +32,7 @@ def answer(findings: Findings) -> str:
         return _status(findings) + no_result(findings.summary)
     opening = "Best" if findings.finished else "Best so far:"
     text = f"{_status(findings)}{opening} {at(findings.best, findings.parameter)}: {_figure(findings)}"
-    text += _against_untrained(findings)
+    text += _against_controls(findings) + _against_untrained(findings)
     others = [f"{name} {show(value)}" for name, value in baselines(findings.summary, findings.key).items()]
     return text + (f"; {enumerate_words(others)}." if others else ".")
 
@@ -101,6 +101,21 @@ def _figure(findings: Findings) -> str:
     return f"{text} (95% CI {show(interval.low)}–{show(interval.high)} over {interval.items} queries)"
 
 
+def _against_controls(findings: Findings) -> str:
+    """What was searched against the arms that stand beside the search."""
+    told = []
+    for c in findings.comparisons:
+        if c.kind != "control":
+            continue
+        interval = f"95% CI {difference(c.gap.low)} to {difference(c.gap.high)}, paired {p_value(c.adjusted_p)}"
+        if c.distinct:
+            verdict = f"{difference(c.gap.value)} {'over' if findings.is_better(c.gap.value, 0) else 'against'}"
+        else:
+            verdict = f"no measurable difference ({difference(c.gap.value)}) to"
+        told.append(f", {verdict} the {c.name} ({show(c.value)}; {interval})")
+    return "".join(told)
+
+
 def _against_untrained(findings: Findings) -> str:
     """Training against none; the test is part of the family that the report's table corrects for."""
     trial = findings.best_untrained()
@@ -112,7 +127,7 @@ def _against_untrained(findings: Findings) -> str:
     assert reference is not None
     gap = value - reference
     name = f"the best untrained {findings.parameter} ({at(trial, findings.parameter)}, {show(reference)}"
-    tested = next((c for c in findings.comparisons if c.untrained), None)
+    tested = next((c for c in findings.comparisons if c.kind == "untrained"), None)
     if tested is None:
         return f", {difference(gap)} against {name}; not tested)"
     closing = f"; paired {p_value(tested.adjusted_p)})"
@@ -137,7 +152,7 @@ def _front(findings: Findings) -> str:
 
 def _rivals(findings: Findings) -> str:
     """Is the best one really better than the other trials?"""
-    rivals = [c for c in findings.comparisons if not c.untrained]
+    rivals = [c for c in findings.comparisons if c.kind == "trial"]
     level = [c for c in rivals if not c.distinct]
     above = [c for c in rivals if c.distinct and findings.is_better(0, c.gap.value)]
     parts = []

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 from study.paired import contrasts
 from study.significance import LEVEL, Mean, holm, mean
@@ -19,11 +19,15 @@ COST = "flops"
 NEEDED = ("study", "status", "objectives", "trials", "worker_seconds", "parameter")
 
 
+Kind = Literal["trial", "control", "untrained"]
+
+
 @dataclass
 class Curve:
     """What the first replicate of a trial logged, in the order of its steps."""
 
-    loss: list[tuple[int, float]] = field(default_factory=list)
+    signals: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    """Signals of the training steps that the study wants drawn, by name."""
     evaluations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     """Validation metrics by step, the untrained model (step 0) included."""
 
@@ -34,7 +38,7 @@ class Comparison:
 
     name: str
     number: int
-    untrained: bool
+    kind: Kind
     value: float
     gap: Mean
     adjusted_p: float
@@ -66,12 +70,15 @@ class Findings:
         self.summary = _summary(storage / "summary.json")
         self.trials: list[Trial] = self.summary["trials"]
         self.parameter: str = self.summary["parameter"]
+        self.plane: list[str] = self.summary.get("plane") or []
         self.metric, self.more = objective(self.summary)
         self.best = best_trial(self.summary)
+        self.controls = [trial for trial in self.trials if trial.get("control")]
         self.key = reported(self.best, self.metric) if self.best else self.metric
         measured = [trial for trial in self.trials if value_of(trial, self.metric) is not None]
         self.complete = [trial for trial in measured if trial["state"] == "complete"]
-        self.curves = _curves(storage / "journal.jsonl", self.metric)
+        self.signals: list[str] = self.summary.get("signals") or ["loss"]
+        self.curves = _curves(storage / "journal.jsonl", self.metric, self.signals)
         self.items = {t["number"]: _items(storage, t["number"], "test", self.metric) for t in self.trials}
         self.untrained_items = {
             t["number"]: _items(storage, t["number"], "untrained.test", self.metric) for t in self.trials
@@ -167,27 +174,31 @@ class Findings:
         if self.best is None or self.interval is None:
             return []
         own = self.items[self.best["number"]]
-        others = [(t, False, self.items[t["number"]]) for t in self.complete if t is not self.best]
+        others: list[tuple[Trial, Kind, Mapping[str, float]]] = [
+            (t, "control" if t.get("control") else "trial", self.items[t["number"]])
+            for t in self.complete
+            if t is not self.best
+        ]
         untrained = self.best_untrained()
         if untrained is not None:
-            others.append((untrained, True, self.untrained_items[untrained["number"]]))
-        found: list[tuple[Trial, bool, Mapping[str, float], Mean]] = []
-        for trial, is_untrained, items in others:
+            others.append((untrained, "untrained", self.untrained_items[untrained["number"]]))
+        found: list[tuple[Trial, Kind, Mapping[str, float], Mean]] = []
+        for trial, kind, items in others:
             shared = sorted(own.keys() & items.keys())
             if len(shared) > 1:
                 gap = mean([own[query] - items[query] for query in shared])
-                found.append((trial, is_untrained, items, gap))
+                found.append((trial, kind, items, gap))
         adjusted = holm([gap.p for *_, gap in found])
         return [
             Comparison(
-                name=("untrained, " if is_untrained else "") + at(trial, self.parameter),
+                name=("untrained, " if kind == "untrained" else "") + at(trial, self.parameter),
                 number=trial["number"],
-                untrained=is_untrained,
+                kind=kind,
                 value=fmean(items.values()),
                 gap=gap,
                 adjusted_p=p,
             )
-            for (trial, is_untrained, items, gap), p in zip(found, adjusted, strict=True)
+            for (trial, kind, items, gap), p in zip(found, adjusted, strict=True)
         ]
 
 
@@ -204,7 +215,7 @@ def _summary(path: Path) -> dict[str, Any]:
     return summary
 
 
-def _curves(path: Path, metric: str) -> dict[int, Curve]:
+def _curves(path: Path, metric: str, signals: Iterable[str]) -> dict[int, Curve]:
     """First replicates only. The journal may be growing while it is read: half a last line is left out."""
     curves: dict[int, Curve] = {}
     if not path.exists():
@@ -220,8 +231,9 @@ def _curves(path: Path, metric: str) -> dict[int, Curve]:
             for record in entry["records"]:
                 # Non-finite metrics are strings in the journal; float() reads them back.
                 metrics = {name: float(value) for name, value in record["metrics"].items()}
-                if "train.loss" in metrics:
-                    curve.loss.append((record["step"], metrics["train.loss"]))
+                for name in signals:
+                    if f"train.{name}" in metrics:
+                        curve.signals.setdefault(name, []).append((record["step"], metrics[f"train.{name}"]))
                 if metric in metrics:
                     curve.evaluations.append((record["step"], metrics))
     return curves

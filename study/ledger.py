@@ -24,7 +24,7 @@ from optuna.trial import TrialState
 from study.journal import Journal
 from study.lock import Lock
 from study.spec import Study
-from study.stored import FINAL, default_url, flat, open_study
+from study.stored import FINAL, control_of, default_url, flat, importances, open_study
 from study.tracking import Tracker
 from trainables import overrides
 from trainables.checkpoints import write_text
@@ -62,6 +62,8 @@ class Row:
     """Worker-seconds that ending early did not spend, at the trial's own pace."""
     checkpoint: str | None = None
     retry_of: int | None = None
+    control: bool = False
+    """Whether it is an arm to compare with, outside the search."""
     hashes: dict[str, dict[str, str]] = field(default_factory=dict)
     """Replicate -> digests of its initialisation and data order."""
     latest: dict[str, float] = field(default_factory=dict)
@@ -112,6 +114,7 @@ class Ledger:
         self._live: set[int] = set()
         self._baselines: dict[str, dict[str, float]] = self._study.user_attrs.get("baselines", {})
         self._facts: dict[str, str] = self._study.user_attrs.get("facts", {})
+        self._importances: dict[str, float] = self._study.user_attrs.get("importances", {})
         self._rows = {t.number: self._load_row(t) for t in self._trials()}
         self._journal_study()
         self._recover()
@@ -149,7 +152,9 @@ class Ledger:
             {
                 "op": "trial", "trial": number, "replicates": self.spec.replicates, "time": _now(),
                 "params": flat(self._config(row).model_dump(exclude={"cache"})) | {"seed": self.spec.seed},
-                "tags": self._run_tags() | {"mlflow.runName": self._run_name(row)},
+                "tags": self._run_tags() | {
+                    "mlflow.runName": self._run_name(row), "control": str(row.control).lower()
+                },
             }
         )  # fmt: skip
         self._changed()
@@ -157,12 +162,14 @@ class Ledger:
 
     def _suggest(self, trial: optuna.Trial) -> None:
         """Sample the trial's parameters; a trial that was killed half-way gets the values it would have had."""
-        self.spec.space(trial)
+        control = control_of(self.spec, self._study, trial.number)
+        if control is None:
+            self.spec.space(trial)
         frozen = self._frozen(trial.number)
         row = self._rows.setdefault(trial.number, Row(trial.number, 0))
-        row.params = dict(frozen.params)
+        row.control, row.params = control is not None, dict(control or frozen.params)
         row.retry_of = frozen.user_attrs.get("retry_of")
-        row.planned_steps = self._config(row).steps * self.spec.replicates
+        row.planned_steps = self._config(row).total_steps * self.spec.replicates
 
     def begin(self, number: int) -> dict[str, Any]:
         """A gang takes the trial over: its config, seeds and folder, under a new attempt number.
@@ -238,10 +245,10 @@ class Ledger:
         if value is None:
             return
         row.checkpoint = self._newest_checkpoint(row.number)
-        if len(self.spec.objectives) == 1 and replicate == 0 and math.isfinite(value):
+        if len(self.spec.objectives) == 1 and replicate == 0 and not row.control and math.isfinite(value):
             trial = optuna.Trial(self._study, self._trial_id(row.number))
             trial.report(value, record["step"])
-            last = record["step"] >= self._config(row).steps
+            last = record["step"] >= self._config(row).total_steps
             if not last and record["step"] > 0 and trial.should_prune():
                 row.stop = f"pruned at step {record['step']}: {objective.name} {value:.4g} lags behind the other trials"
         self._store(row)
@@ -400,6 +407,8 @@ class Ledger:
         else:
             self.status = "finished"
         self._study.set_user_attr("elapsed", self._elapsed())
+        self._importances = importances(self._study, self.spec)
+        self._study.set_user_attr("importances", self._importances)
         best = self.best()
         if best:
             row = self._rows[best[0]]
@@ -428,10 +437,15 @@ class Ledger:
         return done
 
     def best(self) -> list[int]:
-        """The best complete trial, or the Pareto front where there are several objectives."""
-        if not any(row.state == "complete" for row in self._rows.values()):
+        """The best complete trial that is no control, or the Pareto front where there are several objectives."""
+        searched = [n for n in sorted(self._rows) if self._rows[n].state == "complete" and not self._rows[n].control]
+        if not searched:
             return []
-        return sorted(t.number for t in self._study.best_trials)[: None if len(self.spec.objectives) > 1 else 1]
+        if len(self.spec.objectives) > 1:
+            return sorted({t.number for t in self._study.best_trials} & set(searched))
+        objective = self.spec.objectives[0]
+        pick = max if objective.direction == "maximize" else min
+        return [pick(searched, key=lambda number: self._rows[number].values[objective.name])]
 
     def summary(self) -> dict[str, Any]:
         """The study as `summary.json` shows it."""
@@ -446,6 +460,9 @@ class Ledger:
             "question": self.spec.question,
             "design": self.spec.design,
             "parameter": self.spec.parameter,
+            "plane": self.spec.plane,
+            "signals": self.spec.signals,
+            "importances": self._importances,
             "objectives": [o.model_dump() for o in self.spec.objectives],
             "best": self.best(),
             "planned_trials": self.spec.budget.trials,
@@ -465,6 +482,7 @@ class Ledger:
                     "mlflow_run_id": runs.get(row.number),
                     "checkpoint": row.checkpoint,
                     "retry_of": row.retry_of,
+                    "control": row.control,
                     "latest": row.latest,
                 }
                 for row in rows
@@ -569,6 +587,8 @@ class Ledger:
         return self.tags | self._facts | {"study.name": self.name, "study.profile": self.profile, "state": "running"}
 
     def _run_name(self, row: Row) -> str:
+        if row.control:
+            return f"trial {row.number} · control"
         shown = row.params.get(self.spec.parameter)
         value = f"{shown:.4g}" if isinstance(shown, float) else shown
         return f"trial {row.number}" if shown is None else f"trial {row.number} · {self.spec.parameter}={value}"

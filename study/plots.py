@@ -176,41 +176,54 @@ def pareto(findings: Findings) -> bytes | None:
 
 
 def loss_curves(findings: Findings) -> bytes | None:
-    """Training loss and validation metric by step, with the places where trials were stopped."""
-    drawn = [trial for trial in findings.trials if findings.curve(trial).loss]
+    """Signals of training and validation metric by step, with the places where trials were stopped."""
+    drawn = [trial for trial in findings.trials if findings.curve(trial).signals]
     if not drawn:
         return None
     scale = Scale.of(findings)
+    signals = [name for name in findings.signals if any(name in findings.curve(t).signals for t in drawn)]
     evaluated = any(findings.curve(trial).evaluations for trial in drawn)
-    shape: dict[str, Any] = {"rows": 2, "height": 6.0, "height_ratios": [3, 2]} if evaluated else {}
-    with drawing(**shape) as (figure, panels):
-        positive = True
+    heights = [3.6] * len(signals) + [2.4] * evaluated
+    with drawing(rows=len(heights), height=sum(heights), height_ratios=heights) as (figure, panels):
+        for axes, name in zip(panels, signals, strict=False):
+            _signal(axes, findings, scale, drawn, name)
         for trial in drawn:
-            curve, colour, dash = findings.curve(trial), scale.colour(trial), scale.dash(trial)
-            loss = [(step, value) for step, value in curve.loss if math.isfinite(value)]
-            positive = positive and all(value > 0 for _, value in loss)
-            steps, values = [step for step, _ in loss], [value for _, value in loss]
-            width = 2.6 if trial is findings.best else 1.6
-            panels[0].plot(steps, values, color=colour, linewidth=0.7, alpha=0.3)
-            panels[0].plot(steps, _smooth(values), color=colour, linewidth=width, linestyle=dash)
-            points = [(step, v) for step, m in curve.evaluations if (v := number(m.get(findings.metric))) is not None]
+            evaluations = findings.curve(trial).evaluations
+            points = [(step, v) for step, m in evaluations if (v := number(m.get(findings.metric))) is not None]
             if points:
-                panels[-1].plot(*zip(*points, strict=True), color=colour, linewidth=width, linestyle=dash,
+                colour, dash = scale.colour(trial), scale.dash(trial)
+                width = 2.6 if trial is findings.best else 1.6
+                panels[-1].plot(*zip(*points, strict=True), color=colour, linestyle=dash, linewidth=width,
                                 marker="o", markersize=3.5)  # fmt: skip
-            if trial["state"] in STOPPED and loss:
-                mark, marker = STOPPED[trial["state"]]
-                end = _smooth(values)[-1:]
-                panels[0].scatter(steps[-1:], end, s=75, color=mark, marker=marker, zorder=5, **_edge(marker))
-        if positive:
-            panels[0].set_yscale("log")
-            panels[0].yaxis.set_major_formatter(plain)
-        panels[0].set_ylabel("training loss" + (" (log)" if positive else ""))
         panels[-1].set_xlabel("step")
         if evaluated:
             panels[-1].set_ylabel(f"validation {label(findings.metric)}")
         scale.key(figure, panels[0], drawn)
         _stop_key(panels[-1] if evaluated else panels[0], {trial["state"] for trial in drawn}, evaluated)
         return png(figure)
+
+
+def _signal(axes: Axes, findings: Findings, scale: Scale, drawn: Sequence[Trial], name: str) -> None:
+    """One signal of every trial: single steps thin, running means thick, the ends of stopped trials marked."""
+    positive = True
+    for trial in drawn:
+        curve = findings.curve(trial).signals.get(name, [])
+        finite = [(step, value) for step, value in curve if math.isfinite(value)]
+        if not finite:
+            continue
+        positive = positive and all(value > 0 for _, value in finite)
+        steps, values = [step for step, _ in finite], [value for _, value in finite]
+        colour, width = scale.colour(trial), 2.6 if trial is findings.best else 1.6
+        axes.plot(steps, values, color=colour, linewidth=0.7, alpha=0.3)
+        axes.plot(steps, _smooth(values), color=colour, linewidth=width, linestyle=scale.dash(trial))
+        if trial["state"] in STOPPED:
+            mark, marker = STOPPED[trial["state"]]
+            axes.scatter(steps[-1:], _smooth(values)[-1:], s=75, color=mark, marker=marker, zorder=5, **_edge(marker))
+    if positive:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(plain)
+        axes.yaxis.set_minor_formatter(plain)
+    axes.set_ylabel(f"training {label(name)}" + (" (log)" if positive else ""))
 
 
 def _stop_key(axes: Axes, states: set[str], beside: bool) -> None:

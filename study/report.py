@@ -38,6 +38,8 @@ from study.words import (
 
 FIGURES = ("parameter_curve", "matched_cost", "pareto", "loss_curves")
 """Functions of `study.plots`, and the names of their PNGs."""
+SEARCH_FIGURES = ("plane_map", "importances")
+"""The same of `study.search_plots`."""
 PAIRED_FIGURES = ("means", "differences")
 """The same of `study.paired_plots`; their PNGs begin with `paired_`."""
 
@@ -77,6 +79,7 @@ def write(storage: Path) -> Path:
         costs=_costs(findings.summary),
         notes=notes(findings),
         dataset=_flat(findings.summary.get("dataset") or {}),
+        shares=", ".join(f"{k} {v:.2f}" for k, v in (findings.summary.get("importances") or {}).items()),
         hint=mlflow_hint(findings.summary),
         updated=_moment(findings.summary.get("updated")),
         at=at, difference=difference, label=label, p_value=p_value, reason_of=reason_of, show=show,
@@ -100,10 +103,11 @@ def _template() -> Any:
 
 def _figures(findings: Findings) -> dict[str, str]:
     """Draw what there is to draw: each PNG goes beside the page, and in base64 into it."""
-    from study import paired_plots, plots
+    from study import paired_plots, plots, search_plots
 
     drawn = {}
     figures = {name: getattr(plots, name)(findings) for name in FIGURES}
+    figures |= {name: getattr(search_plots, name)(findings) for name in SEARCH_FIGURES}
     figures |= {f"paired_{name}": getattr(paired_plots, name)(findings.contrasts) for name in PAIRED_FIGURES}
     for name, png in figures.items():
         if png is not None:

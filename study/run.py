@@ -338,18 +338,20 @@ def _listing() -> str:
 def _plan(name: str, profile: str, study: spec.Study, storage: Path, tracking_uri: str, outlook: stored.Outlook) -> str:
     """What `--dry-run` prints."""
     space = stored.explore(study)
-    steps = study.config.steps * study.replicates
+    steps = study.config.total_steps * study.replicates
     lines = [
         f"study       {name}, profile {profile}: {study.question}",
         f"trainer     {study.trainer}",
         "objective   " + ", ".join(f"{o.direction} {o.name}" for o in study.objectives),
         "space       " + "; ".join(f"{key} in {_range(found)}" for key, found in space.items()),
     ]
+    if study.controls:
+        lines.append("controls    " + ", ".join(_point(p) for p in study.controls))
     if study.points:
         lines.append(f"first       {len(study.points)} given points: " + ", ".join(_point(p) for p in study.points))
     lines += [
         f"sampler     {study.sampler}, pruner {study.pruner.kind}, seed {study.seed}",
-        f"trials      {study.budget.trials} x {study.replicates} replicate(s) x {study.config.steps} steps "
+        f"trials      {study.budget.trials} x {study.replicates} replicate(s) x {study.config.total_steps} steps "
         f"= {study.budget.trials * steps:,} steps, {study.budget.trials * steps * study.config.batch_size:,} examples",
         f"gang        {study.resources.workers} worker(s) with {study.resources.cpus_per_worker:g} CPU and "
         f"{study.resources.gpus_per_worker:g} GPU each",

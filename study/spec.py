@@ -66,7 +66,9 @@ class Study(Section):
     """A question about one recipe, complete on one screen.
 
     `space(trial)` suggests values by Optuna's define-by-run calls; every name is a dotted key of
-    `config`. `points` are parameter sets that the first trials take, before the sampler takes over.
+    `config`. `controls` are parameter sets outside the space, such as an arm without pre-training: the first
+    trials run them, so that what is searched can be compared with them, and neither sampler nor pruner takes
+    them into account. `points` are parameter sets that the next trials take, before the sampler takes over.
     A trial is one parameter set; its `replicates` run it with the seeds seed, seed + 1, ...
     """
 
@@ -79,6 +81,11 @@ class Study(Section):
     space: Callable[[Any], Any] = Field(exclude=True)
     parameter: str
     """The key that tables and plots put first."""
+    plane: tuple[str, str] | None = None
+    """Two numeric keys of the space whose plane the report maps, the horizontal one first."""
+    signals: tuple[str, ...] = ("loss",)
+    """Signals of the training steps whose curves the report draws."""
+    controls: tuple[Annotated[dict[str, Any], Field(min_length=1)], ...] = ()
     points: tuple[dict[str, Any], ...] = ()
     objectives: Annotated[tuple[Objective, ...], Field(min_length=1)]
     sampler: Literal["tpe", "random", "qmc"] = "tpe"
@@ -93,10 +100,11 @@ class Study(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Study:
         known = overrides.keys(self.config)
-        for key in [self.parameter, *(key for point in self.points for key in point)]:
+        given = (*self.controls, *self.points)
+        for key in [self.parameter, *(self.plane or ()), *(key for point in given for key in point)]:
             if key not in known:
                 raise ValueError(overrides.unknown_key(key, known))
-        for point in self.points:
+        for point in given:
             overrides.apply(self.config, point)
         if len(self.objectives) > 1 and self.pruner.kind != "none":
             raise ValueError(

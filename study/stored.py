@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import optuna
 import sqlalchemy
 from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.trial import TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from study.spec import Pruner, Study
@@ -63,7 +65,7 @@ def open_study(url: str, name: str, spec: Study) -> optuna.Study:
         study_name=name,
         directions=[o.direction for o in spec.objectives],
         sampler=_Sampler(spec),
-        pruner=_pruner(spec.pruner, spec.config.steps),
+        pruner=_pruner(spec.pruner, spec.config.total_steps),
         load_if_exists=True,
     )
     wanted = definition(spec)
@@ -138,7 +140,7 @@ def existing_study(url: str, name: str, spec: Study) -> optuna.Study | None:
 
 def definition(spec: Study) -> dict[str, Any]:
     """What must not change while a study is carried on, as flat JSON values."""
-    tree = spec.model_dump(mode="json", exclude={"question", "parameter", "budget", "resources"})
+    tree = spec.model_dump(mode="json", exclude={"question", "parameter", "plane", "signals", "budget", "resources"})
     tree["config"].pop("cache")
     tree["space"] = {name: distribution_to_json(found) for name, found in explore(spec).items()}
     return flat(tree)
@@ -175,12 +177,57 @@ def explore(spec: Study) -> dict[str, BaseDistribution]:
         optuna.logging.set_verbosity(verbosity)
 
 
+def control_of(spec: Study, study: optuna.Study, number: int) -> dict[str, Any] | None:
+    """The control that this trial runs, or None for a trial that is searched."""
+    place = _place(study, number)
+    return spec.controls[place] if place < len(spec.controls) else None
+
+
+def _place(study: optuna.Study, number: int) -> int:
+    """Where a trial stands in the order of trials without the retries; a retry stands where its failed trial does."""
+    trials = study.get_trials(deepcopy=False)
+    if "retry_of" in trials[number].user_attrs:
+        return _place(study, trials[number].user_attrs["retry_of"])
+    return number - sum("retry_of" in t.user_attrs for t in trials[:number])
+
+
+FEWEST = 8
+"""Complete trials from which on importances are worth a look."""
+
+
+def importances(study: optuna.Study, spec: Study) -> dict[str, float]:
+    """Share of each parameter in the variance of the first objective over the space (fANOVA, Hutter et al. 2014).
+
+    Of parameters that every searched complete trial has, largest first; empty with fewer than `FEWEST` such
+    trials, with fewer than two such parameters, or where all values are equal.
+    """
+    # Brings scikit-learn with it, which a plan of a study does not need.
+    from optuna.importance import FanovaImportanceEvaluator, get_param_importances
+
+    done = [
+        trial
+        for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        if control_of(spec, study, trial.number) is None
+    ]
+    if len(done) < FEWEST or len({trial.values[0] for trial in done}) == 1:
+        return {}
+    shared = set.intersection(*(set(trial.params) for trial in done))
+    if len(shared) < 2:
+        return {}
+    # The evaluator looks at all trials of a study, and controls have none of the parameters.
+    searched = optuna.create_study()
+    searched.add_trials(done)
+    evaluator = FanovaImportanceEvaluator(seed=0)
+    found = get_param_importances(searched, evaluator=evaluator, params=sorted(shared), target=lambda t: t.values[0])
+    return {name: float(share) for name, share in found.items()}
+
+
 class _Sampler(optuna.samplers.BaseSampler):
     """Samples as the study's sampler does, with a random stream that depends on (seed, trial, parameter) only.
 
     So the sequence of trials is a function of the seed and of what was told, not of how often the
     process was started; and a trial that was killed between two parameters gets the second as if
-    nothing had happened. The first trials take the study's points.
+    nothing had happened. The first trials after the controls take the study's points.
     """
 
     def __init__(self, spec: Study) -> None:
@@ -191,19 +238,25 @@ class _Sampler(optuna.samplers.BaseSampler):
         seed = int.from_bytes(digest[:4], "little")
         if self._spec.sampler == "random":
             return optuna.samplers.RandomSampler(seed=seed)
-        return optuna.samplers.TPESampler(seed=seed)
+        # Groups, because controls and conditional parameters leave no parameter that all trials share.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            return optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True)
 
     def _point(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> dict[str, Any]:
-        # Retries of failed trials stand between the points and take none of them.
-        earlier = [t for t in study.get_trials(deepcopy=False) if t.number <= trial.number]
-        index = trial.number - sum("retry_of" in t.user_attrs for t in earlier)
+        index = _place(study, trial.number) - len(self._spec.controls)
         return self._spec.points[index] if 0 <= index < len(self._spec.points) else {}
 
     def infer_relative_search_space(self, study, trial):
         return {} if self._point(study, trial) else self._inner(trial, "").infer_relative_search_space(study, trial)
 
     def sample_relative(self, study, trial, search_space):
-        return self._inner(trial, "").sample_relative(study, trial, search_space) if search_space else {}
+        if not search_space:
+            return {}
+        inner = self._inner(trial, "")
+        # The sampler keeps the groups of parameters that it has found.
+        inner.infer_relative_search_space(study, trial)
+        return inner.sample_relative(study, trial, search_space)
 
     def sample_independent(self, study, trial, param_name, param_distribution):
         point = self._point(study, trial)

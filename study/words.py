@@ -83,14 +83,16 @@ def setting(value: Any) -> str:
 
 
 def at(trial: Trial, parameter: str) -> str:
-    """`k = 2`; a trial without the parameter (a conditional space) goes by its number."""
+    """`k = 2`; a control goes by what it changes, another trial without the parameter by its number."""
     params = trial.get("params") or {}
+    if trial.get("control"):
+        return "control " + ", ".join(f"{name} = {setting(value)}" for name, value in params.items())
     return f"{parameter} = {setting(params[parameter])}" if parameter in params else f"trial {trial['number']}"
 
 
 def parameters(trials: Iterable[Trial], first: str) -> list[str]:
     """All searched parameters, the one the study is about in front."""
-    names = {name: None for trial in trials for name in (trial.get("params") or {})}
+    names = {name: None for trial in trials if not trial.get("control") for name in (trial.get("params") or {})}
     return sorted(names, key=lambda name: (name != first, list(names).index(name)))
 
 

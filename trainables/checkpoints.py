@@ -3,6 +3,7 @@
     FOLDER/attempt                       number of the attempt that may write here
     FOLDER/step-00000100/tensors.safetensors, meta.json, manifest.json
     FOLDER/model/                        the finished model in Hugging Face format
+    FOLDER/model-STAGE/                  the model at the end of an earlier stage
     FOLDER/result.json                   how the replicate ended; nothing is trained after it exists
 
 Files are written in a hidden folder beside their place, the manifest with their digests last, and the
@@ -89,9 +90,9 @@ class Checkpoints:
         folder = self.folder / f"step-{step:08d}"
         return load_file(folder / "tensors.safetensors"), json.loads((folder / "meta.json").read_text())
 
-    def export(self, write: Callable[[Path], None]) -> Path:
-        """Write the finished model into `FOLDER/model` by `write(folder)`, whole or not at all."""
-        place = self.folder / "model"
+    def export(self, write: Callable[[Path], None], stage: str | None = None) -> Path:
+        """Write the finished model, or that of an earlier stage, by `write(folder)`, whole or not at all."""
+        place = self.folder / (f"model-{stage}" if stage else "model")
         self._write_folder(place, write)
         return place
 

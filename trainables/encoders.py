@@ -6,8 +6,9 @@ checked or planned needs none of it.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 EMBEDDED = Path(__file__).parent / "embedded_encoder"
 """The encoder that ships with this package; the backbone `embedded`."""
+
+ENCODE_ROWS = 64
+"""Texts per forward pass of an evaluation."""
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
@@ -127,7 +131,57 @@ def autocast(precision: Literal["auto", "float32", "bf16"], device: torch.device
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=wanted)
 
 
+def encode(
+    model: Callable[[Tokens], torch.Tensor],
+    tokens: Callable[[Sequence[str]], Tokens],
+    texts: Sequence[str],
+    precision: Literal["auto", "float32", "bf16"],
+) -> torch.Tensor:
+    """Vectors (texts, dim) of all texts in their order, by forward passes of `ENCODE_ROWS` texts."""
+    parts = []
+    for start in range(0, len(texts), ENCODE_ROWS):
+        batch = tokens(texts[start : start + ENCODE_ROWS])
+        with autocast(precision, batch.ids.device):
+            parts.append(model(batch))
+    return torch.cat(parts)
+
+
 def export(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Write both in Hugging Face format, weights as safetensors; `backbone = <folder>` opens them again."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def export_pooling(
+    folder: Path,
+    *,
+    size: int,
+    length: int,
+    pooling: Literal["mean", "cls"],
+    similarity: Literal["cosine", "dot"],
+    normalise: bool = False,
+    prefix: str = "",
+) -> None:
+    """Add to an exported encoder of `size` coordinates what `SentenceTransformer(folder)` reads.
+
+    It cuts texts to `length` tokens, and puts `prefix` before each, unless its caller says otherwise.
+    """
+    modules = ["Transformer", "Pooling", *(["Normalize"] if normalise else [])]
+    modes = {f"pooling_mode_{mode}": mode.startswith(pooling) for mode in ("mean_tokens", "cls_token")}
+    prompts = {"prompts": {"sentence": prefix}, "default_prompt_name": "sentence"} if prefix else {}
+    (folder / "1_Pooling").mkdir()
+    for name, content in {
+        "modules.json": [
+            {
+                "idx": place,
+                "name": str(place),
+                "path": f"{place}_{module}" if place else "",
+                "type": f"sentence_transformers.models.{module}",
+            }
+            for place, module in enumerate(modules)
+        ],
+        "1_Pooling/config.json": {"word_embedding_dimension": size, "include_prompt": True, **modes},
+        "sentence_bert_config.json": {"max_seq_length": length, "do_lower_case": False},
+        "config_sentence_transformers.json": {"similarity_fn_name": similarity, **prompts},
+    }.items():
+        (folder / name).write_text(json.dumps(content, indent=2) + "\n")

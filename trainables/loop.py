@@ -22,7 +22,7 @@ import torch
 from trainables import collapse, distributed
 from trainables.checkpoints import Checkpoints
 from trainables.context import Context, Record
-from trainables.recipe import Optimiser, Recipe, Split, TrainerConfig
+from trainables.recipe import Optimiser, Recipe, Split, Stage, TrainerConfig
 
 log = logging.getLogger(__name__)
 
@@ -126,16 +126,10 @@ class _Run:
         self.config, self.context, self.checkpoints = config, context, checkpoints
         seed_streams(context.seed)
         self.recipe: Recipe = recipe_module.build(config, context)
-        self.optimiser = torch.optim.AdamW(
-            self.recipe.parameter_groups(config.optimiser.weight_decay),
-            lr=config.optimiser.lr,
-            betas=(config.optimiser.beta1, config.optimiser.beta2),
-            eps=config.optimiser.epsilon,
-        )
-        self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
+        self._begin(config.stages[0])
         self.facts = dict(self.recipe.description) | {
             "hash.initialisation": fingerprint(dict(_model_tensors(self.recipe.model))),
-            "hash.data_order": fingerprint([self.recipe.batch(step) for step in range(min(3, config.steps))]),
+            "hash.data_order": fingerprint([self.recipe.batch(step) for step in range(min(3, config.total_steps))]),
         }
         self.step = 0
         self.history: list[dict[str, float]] = []
@@ -147,6 +141,17 @@ class _Run:
         self.seconds = self.step_seconds = 0.0
         self.started = self.last_report = time.monotonic()
 
+    def _begin(self, stage: Stage) -> None:
+        """A stage's optimiser, with no moments yet."""
+        asked = stage.optimiser
+        self.optimiser = torch.optim.AdamW(
+            self.recipe.parameter_groups(asked.weight_decay),
+            lr=asked.lr,
+            betas=(asked.beta1, asked.beta2),
+            eps=asked.epsilon,
+        )
+        self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
+
     def train(self) -> Outcome:
         self._restore()
         if self.context.rank == 0:
@@ -154,13 +159,16 @@ class _Run:
         stop: str | None = self._flush(wait=True)
         if self.step == 0 and not self.values:
             stop = self._evaluate(("validation", "test"), "untrained.") or stop
-        while self.step < self.config.steps:
-            reason = self._advance()
+        while self.step < self.config.total_steps:
+            stage, place = self.config.stage_of(self.step)
+            if place == 0 and self.step > 0:
+                self._begin(stage)
+            reason = self._advance(stage, place)
             if reason is not None:
                 self._flush(wait=True)
                 return self._finish("collapsed", reason)
-            last = self.step == self.config.steps
-            if last or self.step % self.config.evaluate_every == 0:
+            last = self.step == self.config.total_steps
+            if last or (stage.evaluated and self.step % self.config.evaluate_every == 0):
                 stop = self._evaluate(("validation", "test") if last else ("validation",), "")
             elif time.monotonic() - self.last_report > REPORT_EVERY_S:
                 stop = self._flush(wait=False)
@@ -169,22 +177,26 @@ class _Run:
                 self._flush(wait=True)
                 self._save()
                 return Outcome("stopped", stop, self.step, dict(self.values), {}, self._rate(), self._elapsed())
-            if last or self.step % self.config.checkpoint_every == 0:
+            if place + 1 == stage.steps:
+                if not last and self.context.rank == 0:
+                    self.checkpoints.export(self.recipe.export, stage.name)
+                self._save()
+            elif self.step % self.config.checkpoint_every == 0:
                 self._save()
         return self._finish("complete", None)
 
-    def _advance(self) -> str | None:
+    def _advance(self, stage: Stage, place: int) -> str | None:
         """One optimiser step; returns the reason if the run has collapsed."""
         began = time.monotonic()
         seed_streams(self.context.seed, self.step, self.context.rank)
-        rate = learning_rate(self.config.optimiser, self.step, self.config.steps)
+        rate = learning_rate(stage.optimiser, place, stage.steps)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.recipe.model.train()
         loss, signals = self.recipe.loss(self.recipe.batch(self.step), self.step)
         loss.backward()
         distributed.sum_gradients(self.parameters)
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.config.optimiser.max_grad_norm)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, stage.optimiser.max_grad_norm)
         measured = _floats({**signals, "loss": loss.detach(), "grad_norm": norm})
         self.history.append(measured)
         reason = collapse.judge(self.history, self.recipe.rules) if self.config.collapse else None
@@ -255,6 +267,9 @@ class _Run:
         if not isinstance(step, int):
             return
         tensors, meta = self.checkpoints.load(step)
+        if 0 < step < self.config.total_steps:
+            # The moments are those of the stage that the checkpoint was written in.
+            self._begin(self.config.stage_of(step - 1)[0])
         names = {id(p): name for name, p in self.recipe.model.named_parameters()}
         with torch.no_grad():
             for name, tensor in _model_tensors(self.recipe.model):

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 if TYPE_CHECKING:
     import torch
@@ -71,6 +71,34 @@ class TrainData(Section):
     """Read at most this many examples."""
 
 
+class TextData(Section):
+    """Where plain texts for pre-training come from; see `trainables.data.text`.
+
+    `source` is `embedded`, `datasets:NAME[:CONFIG]`, or a path to .txt (a text is a paragraph: blank lines
+    separate texts), .jsonl, .json or .tsv, with or without .gz.
+    """
+
+    source: str = "embedded"
+    text: str = "text"
+    """Column of files other than .txt and of `datasets`."""
+    split: str = "train"
+    limit: PositiveInt | None = None
+    """Read at most this many texts, from the start."""
+    streaming: bool = False
+    """Read a `datasets` source in its own order while training, whatever the seed, and keep none of it."""
+    packed: bool = False
+    """Join short texts and cut long ones to pieces of the full `max_length`; otherwise a text is cut off there."""
+
+    @model_validator(mode="after")
+    def _streamed(self) -> TextData:
+        if self.streaming and not self.source.startswith("datasets:"):
+            raise ValueError(
+                f"streaming is true, but source is {self.source!r}, which is held in memory; "
+                "streaming needs datasets:NAME[:CONFIG], or false"
+            )
+        return self
+
+
 class EvaluationData(Section):
     """The collection that validation and test queries come from.
 
@@ -89,6 +117,18 @@ class EvaluationData(Section):
     """Measure BM25 on the same queries for comparison; its index is held in memory."""
     max_documents: PositiveInt | None = None
     """Keep the judged documents and fill up to this many with others, in the source's order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Steps with an optimiser of their own. A stage begins with fresh moments and ends with a checkpoint."""
+
+    name: str
+    steps: int
+    optimiser: Optimiser
+    evaluated: bool = True
+    """Whether the model is measured every `evaluate_every` steps; it always is before the first step of all and
+    after the last."""
 
 
 class TrainerConfig(Section):
@@ -111,6 +151,24 @@ class TrainerConfig(Section):
     checkpoint_every: PositiveInt = 50
     collapse: bool = True
     """Stop a run that the recipe's collapse rules find hopeless."""
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """What a replicate goes through, in this order; each has at least one step."""
+        return (Stage("train", self.steps, self.optimiser),)
+
+    @property
+    def total_steps(self) -> int:
+        """Steps of all stages."""
+        return sum(stage.steps for stage in self.stages)
+
+    def stage_of(self, step: int) -> tuple[Stage, int]:
+        """(the stage that step `step`, from 0, belongs to, its place in that stage)."""
+        for stage in self.stages:
+            if step < stage.steps:
+                return stage, step
+            step -= stage.steps
+        raise IndexError(f"step is {step} past the end of the last stage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +203,7 @@ class Recipe(Protocol):
     """One trainer, ready to step. All methods are called on every rank, in the same order."""
 
     model: torch.nn.Module
-    """Holds every trained parameter; what a checkpoint saves."""
+    """Holds every parameter that any stage trains; what a checkpoint saves."""
     rules: tuple[Rule, ...]
     """Collapse rules over the signals that `loss` returns."""
     description: Mapping[str, Any]
@@ -173,7 +231,7 @@ class Recipe(Protocol):
         ...
 
     def export(self, folder: Path) -> None:
-        """Write the model in Hugging Face format. Called on rank 0 only."""
+        """Write the model in Hugging Face format. Called on rank 0 only, at the end of each stage."""
         ...
 
 

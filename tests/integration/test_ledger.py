@@ -286,6 +286,62 @@ def test_points_come_first_and_retries_take_none_of_them(tmp_path) -> None:
     assert rows[4]["params"]["k"] not in (1.0, 2.0, 4.0)
 
 
+def test_a_control_stands_beside_the_search(tmp_path) -> None:
+    """It runs first and with values of its own, a failed one again with the same, and is never the best."""
+    study = toy(
+        controls=({"width": 100, "batch_size": 4},), points=({"k": 2.0, "width": 2},),
+        budget=Budget(trials=10), pruner=Pruner(kind="median", startup_trials=1, first_step=1),
+    )  # fmt: skip
+    ledger = opened(tmp_path, study)
+    number = ledger.ask()
+    assert ledger.begin(number)["config"]["width"] == 100
+    ledger.finish(number, 1, None, "OutOfMemoryError: no")
+    ledger.conclude()
+    ledger.close([], 0)
+    again = opened(tmp_path, study, retry_failed=True)
+    number = again.ask()
+    config = again.begin(number)["config"]
+    assert (config["width"], config["batch_size"], config["k"]) == (100, 4, 1.0)
+    assert again.report(number, 1, 0, [record(1, ndcg_at_10=0.9)]) is None
+    ended = outcome("complete", ndcg_at_10=0.9)
+    again.replicate_ended(number, 1, 0, ended)
+    again.finish(number, 1, ended)
+    for value in (0.5, 0.2, 0.3, 0.4, 0.6, 0.1, 0.35, 0.45, 0.55):
+        run_trial(again, value)
+    assert again.ask() is None
+    summary = again.conclude()
+    assert [(t["control"], t["state"]) for t in summary["trials"][:3]] == [
+        (True, "failed"), (True, "complete"), (False, "complete"),
+    ]  # fmt: skip
+    assert summary["trials"][1]["params"] == {"width": 100, "batch_size": 4}
+    assert summary["trials"][2]["params"] == {"k": 2.0, "width": 2}
+    assert all(set(t["params"]) == {"k", "width"} for t in summary["trials"][2:])
+    assert trial_of(again, 1).intermediate_values == {}
+    assert summary["trials"][summary["best"][0]]["values"]["ndcg_at_10"] == 0.6
+    assert set(summary["importances"]) == {"k", "width"}
+    assert sum(summary["importances"].values()) == pytest.approx(1)
+
+
+def test_parameters_of_a_conditional_space_are_sampled_together(tmp_path) -> None:
+    """TPE learns from the trials that have a parameter, whatever others lack it."""
+
+    def conditional(trial):
+        if trial.suggest_float("k", 0.1, 10, log=True) < 1:
+            trial.suggest_int("width", 1, 100)
+
+    study = toy(space=conditional, budget=Budget(trials=40))
+    ledger = opened(tmp_path, study)
+    for _ in range(40):
+        number = ledger.ask()
+        params = ledger.summary()["trials"][number]["params"]
+        attempt = ledger.begin(number)["attempt"]
+        ended = outcome("complete", ndcg_at_10=-abs(params.get("width", 1000) - 50))
+        ledger.replicate_ended(number, attempt, 0, ended)
+        ledger.finish(number, attempt, ended)
+    late = [t["params"].get("width") for t in ledger.summary()["trials"][-12:]]
+    assert sum(width is not None and 25 <= width <= 75 for width in late) >= 9, late
+
+
 def test_more_trials_add_to_a_finished_study(tmp_path) -> None:
     ledger = opened(tmp_path, toy(budget=Budget(trials=1)))
     run_trial(ledger)

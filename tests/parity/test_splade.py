@@ -14,6 +14,7 @@ from sentence_transformers.sparse_encoder.modules import MLMTransformer, SpladeP
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
 from trainables import encoders
+from trainables.contrastive import info_nce
 from trainables.encoders import Tokens
 from trainables.splade import losses, pooling
 from trainables.splade.model import SpladeEncoder, rescale_head
@@ -115,7 +116,7 @@ def test_info_nce_with_hard_negatives(kind):
     queries, positives, negatives = (vectors(kind, 6, seed) for seed in range(3))
     # Ours are example by example, theirs column by column: the order of candidates must not matter.
     documents = torch.stack([positives, negatives], 1).flatten(0, 1)
-    ours = losses.info_nce(queries @ documents.T, torch.arange(0, 12, 2))
+    ours = info_nce(queries @ documents.T, torch.arange(0, 12, 2))
     theirs = SparseMultipleNegativesRankingLoss(None).compute_loss_from_embeddings(
         [queries, positives, negatives], None
     )
@@ -169,7 +170,7 @@ def test_whole_model_loss_and_parameter_gradients(kind, tmp_path):
     queries = model(encoders.tokenize(tokenizer, texts[0], 32, torch.device("cpu")))
     in_pairs = [text for pair in zip(*texts[1:], strict=True) for text in pair]
     documents = model(encoders.tokenize(tokenizer, in_pairs, 32, torch.device("cpu")))
-    contrastive = losses.info_nce(queries @ documents.T, torch.tensor([0, 2]))
+    contrastive = info_nce(queries @ documents.T, torch.tensor([0, 2]))
     close(contrastive, parts["base_loss"])
     close(0.3 * losses.flops(queries), parts["query_regularizer_loss"])
     close(0.1 * losses.flops(documents), parts["document_regularizer_loss"])

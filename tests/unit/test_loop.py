@@ -10,7 +10,7 @@ import torch
 
 from trainables import loop
 from trainables.context import Context
-from trainables.recipe import Evaluation, TrainerConfig
+from trainables.recipe import Evaluation, Optimiser, Stage, TrainerConfig
 
 CONFIG = TrainerConfig(steps=12, evaluate_every=12, checkpoint_every=2, batch_size=2)
 
@@ -63,10 +63,12 @@ class Losing(Context):
         self.arrived += records if wait else []
 
 
-def train(folder: Path, arrived: list, reports: int = 10**6, attempt: int = 1) -> loop.Outcome:
+def train(
+    folder: Path, arrived: list, reports: int = 10**6, attempt: int = 1, config: TrainerConfig = CONFIG
+) -> loop.Outcome:
     context = Losing(seed=0, folder=folder, device=torch.device("cpu"), attempt=attempt)
     context.arrived, context.reports = arrived, reports
-    return loop.run(types.SimpleNamespace(build=lambda config, context: Line()), CONFIG, context)
+    return loop.run(types.SimpleNamespace(build=lambda config, context: Line()), config, context)
 
 
 @pytest.mark.parametrize("report_every_s", [0.0, 0.004, 3600.0])
@@ -85,3 +87,66 @@ def test_a_lost_ledger_loses_no_step(tmp_path, monkeypatch, report_every_s, repo
             high = record["step"]
             kept.append(high)
     assert kept == list(range(13))
+
+
+class TwoStages(TrainerConfig):
+    """Five steps with a constant rate, not measured, then the others with a falling one."""
+
+    @property
+    def stages(self):
+        rest = Optimiser(lr=0.1, warmup=0, schedule="linear")
+        return (
+            Stage("first", 5, Optimiser(lr=0.5, warmup=0, schedule="constant"), evaluated=False),
+            Stage("second", self.steps - 5, rest),
+        )
+
+
+STAGES = TwoStages(steps=9, evaluate_every=2, checkpoint_every=100, batch_size=2)
+
+
+def test_each_stage_has_a_schedule_and_a_checkpoint_of_its_own(tmp_path) -> None:
+    arrived: list = []
+    train(tmp_path, arrived, config=STAGES)
+    rates = [r["metrics"]["train.lr"] for r in arrived if "train.lr" in r["metrics"]]
+    assert rates == pytest.approx([0.5] * 5 + [0.1, 0.075, 0.05, 0.025])
+    assert [r["step"] for r in arrived if "metric" in r["metrics"]] == [0, 6, 8, 9]
+    assert (tmp_path / "model-first").is_dir()
+    assert (tmp_path / "model").is_dir()
+
+
+@pytest.mark.parametrize("reports", range(4, 11, 2))
+def test_a_stage_that_is_resumed_goes_on_as_if_nothing_had_happened(tmp_path, monkeypatch, reports) -> None:
+    """Moments of an earlier stage must not come back with its checkpoint, nor those of its own be lost."""
+    monkeypatch.setattr(loop, "REPORT_EVERY_S", 0.0)
+    whole: list = []
+    train(tmp_path / "whole", whole, config=STAGES)
+    arrived: list = []
+    for every in (100, 1):  # the only checkpoint is that of the stage's end; one after each step
+        folder = tmp_path / str(every)
+        config = STAGES.model_copy(update={"checkpoint_every": every})
+        with pytest.raises(Lost):
+            train(folder, [], reports, config=config)
+        train(folder, arrived, attempt=2, config=config)
+        losses = {r["step"]: r["metrics"]["train.loss"] for r in whole if "train.loss" in r["metrics"]}
+        resumed = {r["step"]: r["metrics"]["train.loss"] for r in arrived if "train.loss" in r["metrics"]}
+        assert resumed.items() <= losses.items()
+        assert 9 in resumed
+
+
+def test_a_stage_begins_with_fresh_moments(tmp_path, monkeypatch) -> None:
+    begun: list = []
+    real = torch.optim.AdamW
+
+    def counted(*arguments, **more):
+        begun.append(more["lr"])
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(torch.optim, "AdamW", counted)
+    train(tmp_path, [], config=STAGES)
+    assert begun == [0.5, 0.1]
+
+
+def test_a_step_past_the_last_stage_belongs_to_none() -> None:
+    assert [STAGES.stage_of(step)[1] for step in (0, 4, 5, 8)] == [0, 4, 0, 3]
+    with pytest.raises(IndexError, match="past the end"):
+        STAGES.stage_of(9)

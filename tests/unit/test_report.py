@@ -179,8 +179,8 @@ def test_front_keeps_only_what_nothing_beats(k_study: Findings) -> None:
 
 
 def test_curves_read_the_journal_with_its_non_finite_values_and_half_a_line(k_study: Findings, tmp_path: Path) -> None:
-    assert math.isnan(k_study.curves[0].loss[-1][1])
-    assert len(k_study.curves[3].loss) == 200
+    assert math.isnan(k_study.curves[0].signals["loss"][-1][1])
+    assert len(k_study.curves[3].signals["loss"]) == 200
     with (tmp_path / "journal.jsonl").open("a") as journal:
         journal.write('{"op":"metrics","trial":3,"replicate":0,"records":[{"st')
     assert Findings(tmp_path).curves[3] == k_study.curves[3]
@@ -289,3 +289,54 @@ def test_reading_a_report_needs_neither_torch_nor_ray() -> None:
     root = Path(report.__file__).parents[1]
     found = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert found.stdout == "set()\n"
+
+
+RATIOS = {
+    0.15: {"test": 0.40, "untrained": 0.1, "params": {"decoder": 0.5}},
+    0.3: {"test": 0.45, "untrained": 0.1, "params": {"decoder": 0.6}},
+    0.45: {"test": 0.42, "untrained": 0.1, "params": {"decoder": 0.3}},
+    0.2: {"test": 0.41, "untrained": 0.1, "params": {"decoder": 0.8}},
+    0.5: {"state": "collapsed", "reason": "loss is nan at step 24", "untrained": 0.1, "params": {"decoder": 0.9},
+          "steps": 24},
+}  # fmt: skip
+
+
+def with_control(storage: Path, value: float) -> Findings:
+    """A search over two ratios beside a control that lacks both."""
+    summary = write_study(
+        storage, RATIOS | {"none": {"test": value, "untrained": 0.1}}, parameter="encoder", cost=False,
+        plane=["encoder", "decoder"], importances={"encoder": 0.7, "decoder": 0.3},
+    )  # fmt: skip
+    summary["trials"][-1] |= {"control": True, "params": {"objective": "none"}}
+    summary["best"] = [1]
+    (storage / "summary.json").write_text(json.dumps(summary))
+    return Findings(storage)
+
+
+def test_the_best_is_compared_with_the_control(tmp_path: Path) -> None:
+    findings = with_control(tmp_path, 0.3)
+    text = answer(findings)
+    found = next(c for c in findings.comparisons if c.kind == "control")
+    assert found.gap.value == pytest.approx(0.15)
+    assert re.search(r", \+0\.150 over the control objective = none \(0\.300; 95% CI \+0\.1\d\d to \+0\.1\d\d, "
+                     r"paired p < 0\.001\)", text), text  # fmt: skip
+    assert not any("control" in caveat for caveat in caveats(findings))
+
+
+def test_a_control_that_is_as_good_is_said_to_be(tmp_path: Path) -> None:
+    assert "no measurable difference (+0.001) to the control objective = none (0.449;" in answer(
+        with_control(tmp_path, 0.449)
+    )
+
+
+def test_a_control_that_is_better_is_said_to_be(tmp_path: Path) -> None:
+    assert "−0.100 against the control objective = none (0.550;" in answer(with_control(tmp_path, 0.55))
+
+
+def test_a_search_over_two_parameters_is_mapped(tmp_path: Path) -> None:
+    with_control(tmp_path, 0.3)
+    page = report.write(tmp_path).read_text()
+    for name in ("plane_map", "importances"):
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert "encoder 0.70, decoder 0.30" in page
+    assert "control objective = none" in page

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from trainables import encoders
 from trainables.context import Context
+from trainables.contrastive import Batches
 from trainables.data.types import Example, TrainingSet
 from trainables.splade.config import Config
 from trainables.splade.model import SpladeEncoder, rescale_head
@@ -27,8 +28,9 @@ def encoder():
 
 def recipe(encoder, tmp_path, seed=0, examples=EXAMPLES, **config):
     context = Context(seed=seed, folder=tmp_path, device=torch.device("cpu"))
-    data = TrainingSet("some data", "0", examples)
-    return SpladeRecipe(Config(batch_size=6, **config), context, *encoder, data, SimpleNamespace(description={}))
+    made = Config(batch_size=6, **config)
+    batches = Batches(TrainingSet("some data", "0", examples), made.batch_size, made.hard_negatives, context)
+    return SpladeRecipe(made, context, *encoder, batches, SimpleNamespace(description={}))
 
 
 def equal(a, b):
@@ -57,9 +59,9 @@ def test_another_query_with_the_same_positive_is_no_negative(encoder, tmp_path):
     batch = recipe(encoder, tmp_path).batch(0)
     positives = [EXAMPLES[row].positive for row in _rows(0)]
     for i, own in enumerate(positives):
-        assert batch.excluded[i].tolist() == [j != i and other == own for j, other in enumerate(positives)]
-    assert batch.excluded.any()
-    assert batch.candidates == pytest.approx(6 - batch.excluded.sum().item() / 6)
+        assert batch.drawn.excluded[i].tolist() == [j != i and other == own for j, other in enumerate(positives)]
+    assert batch.drawn.excluded.any()
+    assert batch.drawn.candidates == pytest.approx(6 - batch.drawn.excluded.sum().item() / 6)
 
 
 def _rows(step):

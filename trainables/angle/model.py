@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -50,17 +49,6 @@ def export(model: SentenceEncoder, tokenizer: Any, folder: Path, length: int, pr
     """
     tokenizer.model_max_length = length
     encoders.export(model.backbone, tokenizer, folder)
-    pooling = {"word_embedding_dimension": model.size, "include_prompt": True}
-    pooling |= {f"pooling_mode_{mode}": mode.startswith(model.pooling) for mode in ("mean_tokens", "cls_token")}
-    prompts = {"prompts": {"sentence": prefix}, "default_prompt_name": "sentence"} if prefix else {}
-    (folder / "1_Pooling").mkdir()
-    for name, content in {
-        "modules.json": [
-            {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
-            {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
-        ],
-        "1_Pooling/config.json": pooling,
-        "sentence_bert_config.json": {"max_seq_length": length, "do_lower_case": False},
-        "config_sentence_transformers.json": {"similarity_fn_name": "cosine", **prompts},
-    }.items():
-        (folder / name).write_text(json.dumps(content, indent=2) + "\n")
+    encoders.export_pooling(
+        folder, size=model.size, length=length, pooling=model.pooling, similarity="cosine", prefix=prefix
+    )

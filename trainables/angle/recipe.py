@@ -24,9 +24,6 @@ from trainables.evaluation import metrics, sts
 from trainables.evaluation.retrieval import Retrieval
 from trainables.recipe import Evaluation, Reach, Split, parameter_groups
 
-ENCODE_ROWS = 64
-"""Texts per forward pass of an evaluation."""
-
 
 def build(config: Config, context: Reach) -> AngleRecipe:
     """ValueError where the backbone, the data or their combination with `config` cannot be used."""
@@ -175,12 +172,7 @@ class AngleRecipe:
         return results
 
     def _encode(self, texts: list[str], prefix: str) -> torch.Tensor:
-        parts = []
-        for start in range(0, len(texts), ENCODE_ROWS):
-            tokens = self._tokens([prefix + text for text in texts[start : start + ENCODE_ROWS]])
-            with encoders.autocast(self.config.precision, self.context.device):
-                parts.append(self.model(tokens))
-        return torch.cat(parts)
+        return encoders.encode(self.model, self._tokens, [prefix + text for text in texts], self.config.precision)
 
     def _tokens(self, texts: Sequence[str]) -> Tokens:
         return encoders.tokenize(self.tokenizer, texts, self.config.length, self.context.device)

@@ -2,28 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
-
-
-def info_nce(scores: torch.Tensor, targets: torch.Tensor, excluded: torch.Tensor | None = None) -> torch.Tensor:
-    """Mean cross-entropy of each query's own positive among all candidates that are not excluded.
-
-    scores (queries, candidates), targets (queries,) the column of the own positive, excluded (queries,
-    candidates) true where a candidate is no negative of that query.
-
-    >>> scores = torch.tensor([[2.0, 2.0, 9.0]])
-    >>> round(info_nce(scores, torch.tensor([0]), torch.tensor([[False, False, True]])).item(), 4)
-    0.6931
-    """
-    return F.cross_entropy(masked(scores, excluded), targets)
-
-
-def masked(scores: torch.Tensor, excluded: torch.Tensor | None) -> torch.Tensor:
-    """-inf where a candidate is excluded."""
-    return scores if excluded is None else scores.masked_fill(excluded, float("-inf"))
 
 
 def flops(vectors: torch.Tensor) -> torch.Tensor:
@@ -73,33 +53,3 @@ def kl(scores: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
     0.6931
     """
     return F.kl_div(scores.log_softmax(1), teacher.log_softmax(1), reduction="batchmean", log_target=True)
-
-
-Document = tuple[str, str | None]
-"""(text, id or None)."""
-
-
-def false_negatives(
-    candidates: Sequence[Document], relevant: Sequence[Sequence[Document]], targets: Sequence[int]
-) -> torch.Tensor:
-    """Which candidates are no negatives of a query, (queries, candidates): same text or same id as a document
-    that is relevant to it. `relevant` lists those per query, its own positive among them; `targets` is the
-    column of that positive, which stays a candidate.
-
-    >>> candidates = [("a", "1"), ("b", "2"), ("a", "3"), ("c", "2")]
-    >>> false_negatives(candidates, [[("a", "1")], [("b", "2")]], targets=[0, 1]).int()
-    tensor([[0, 0, 1, 0],
-            [0, 0, 0, 1]], dtype=torch.int32)
-    """
-    by_text: dict[str, list[int]] = {}
-    by_id: dict[str, list[int]] = {}
-    for column, (text, id) in enumerate(candidates):
-        by_text.setdefault(text, []).append(column)
-        if id is not None:
-            by_id.setdefault(id, []).append(column)
-    excluded = torch.zeros(len(relevant), len(candidates), dtype=torch.bool)
-    for row, (documents, target) in enumerate(zip(relevant, targets, strict=True)):
-        for text, id in documents:
-            excluded[row, by_text.get(text, []) + (by_id.get(id, []) if id is not None else [])] = True
-        excluded[row, target] = False
-    return excluded
