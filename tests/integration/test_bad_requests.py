@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import socket
@@ -78,6 +79,8 @@ REQUESTS = [
     (["splade_k_search", "--ledger", "nonsense"], "--ledger nonsense: .*accepted are sqlite"),
     (["splade_k_search", "--ledger", "sqlite:////nowhere/at/all.db"], "--ledger .*: its folder does not exist"),
     (["splade_k_search", "--ledger", "oracle://u:secret@x/y"], r"--ledger oracle://u:\*\*\*@.*driver is installed"),
+    (["angle_split_search", "--set", "dims=[8,15]"], r"dims=\[8, 15\]: 15 is odd"),
+    (["angle_split_search", "--set", "dims=[32,16]"], r"dims=\[32, 16\]: prefixes must ascend, each once: \[16, 32\]"),
     (["splade_k_search", "--address", "127.0.0.1:1"], "--address 127.0.0.1:1: no Ray cluster answers there"),
     (["splade_k_search", "--address", "ray://x:1"], "--address ray://x:1: give HOST:PORT"),
 ]  # fmt: skip
@@ -95,6 +98,11 @@ FILES = [
     ("no study", "x = 1", "must define STUDY, a mapping from profile name"),
     ("space", study(key="kk"), "the search space suggests an unknown key 'kk'; did you mean 'k'"),
     ("objective", study(objectives='Objective(name="accuracy")'), "objective 'accuracy': splade never reports it"),
+    (
+        "one seed",
+        study() + '\nSTUDY = {"embedded": Study(**dict(STUDY["embedded"]) | {"design": "paired"})}',
+        "replicates=1 with design='paired': a paired comparison needs at least two seeds",
+    ),
     (
         "pruning",
         study(
@@ -161,6 +169,27 @@ def on_files(setting: str) -> list[str]:
 @pytest.mark.parametrize(("setting", "message"), [i[1:] for i in INPUTS], ids=[i[0] for i in INPUTS])
 def test_input(inputs, setting, message) -> None:
     refused(command(inputs, *on_files(setting)), message)
+
+
+PAIRS = [
+    ("label above the range", "good.jsonl", "data.highest=4.5", r"good\.jsonl, line 2: column 'label' is 4.8"),
+    ("label NaN", "nan.jsonl", "steps=3", r"nan\.jsonl, line 2: column 'label' is nan"),
+    ("missing column", "columns.jsonl", "steps=3", r"columns\.jsonl, line 1: no column 'sentence2'"),
+    ("dim above the size", "good.jsonl", "dims=[64,4096]", r"dims=\[64, 4096\]: the embeddings of backbone 'embedded'"),
+]
+
+
+@pytest.mark.parametrize(("file", "setting", "message"), [p[1:] for p in PAIRS], ids=[p[0] for p in PAIRS])
+def test_graded_pairs(tmp_path, file, setting, message) -> None:
+    def pairs(*labels: float) -> str:
+        rows = [{"sentence1": f"one {n}", "sentence2": f"two {n}", "label": label} for n, label in enumerate(labels)]
+        return "".join(json.dumps(row) + "\n" for row in rows)
+
+    (tmp_path / "good.jsonl").write_text(pairs(1, 4.8, 2))
+    (tmp_path / "nan.jsonl").write_text(pairs(1, math.nan, 2))
+    (tmp_path / "columns.jsonl").write_text('{"sentence1": "a", "label": 1}\n')
+    given = [*(f"data.{split}={file}" for split in ("train", "validation", "test")), setting]
+    refused(command(tmp_path, "angle_split_search", *(w for value in given for w in ("--set", value))), message)
 
 
 def test_more_resources_than_the_cluster_has(inputs) -> None:
