@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import os
 import shutil
 import socket
@@ -18,24 +19,28 @@ from typing import Any
 
 import ray
 from ray import tune
+from ray.autoscaler.sdk import request_resources
 from ray.tune.search import Searcher
 
 from study import trial
 from study.ledger import Ledger
+from study.nodes import per_worker, room
 from study.processes import descendants, kill
-from study.spec import Study
+from study.spec import Resources, Study
 
 log = logging.getLogger(__name__)
 
 HEAD = "node:__internal_head__"
 """A resource of the head node alone; a thousandth of it pins the small processes of a study there."""
 
-LOCAL = {
-    # One machine, one user, a few minutes: no usage report, no event export, short polls.
+OWN_CLUSTER = {
+    # One machine, one user, a few minutes: no usage report, no event export, nobody who takes nodes away.
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.3",
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+}
+EVERYWHERE = {
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.3",
     "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "180",
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_DEDUP_LOGS": "0",
@@ -45,6 +50,10 @@ LOCAL = {
     "TUNE_MAX_PENDING_TRIALS_PG": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",
 }
+
+
+LOOK_EVERY_S = 1.0
+"""How often the room of the cluster is looked up."""
 
 
 class Unreachable(ValueError):
@@ -63,7 +72,7 @@ class Engine:
 
     def start(self) -> None:
         """Connect to the cluster at `address`, or start one on this machine that ends with this process."""
-        for name, value in LOCAL.items():
+        for name, value in (EVERYWHERE | (OWN_CLUSTER if self.address is None else {})).items():
             os.environ.setdefault(name, value)
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
         if self.address is not None:
@@ -98,22 +107,26 @@ class Engine:
         ray.get(self.ledger.summary.remote())
         return self.ledger
 
-    def concurrency(self, study: Study) -> int:
-        """Trials at a time: what was asked for, or what the cluster has room for; raises `Unreachable` for none."""
+    def check_room(self, study: Study) -> None:
+        """Raise `Unreachable` unless a trial's gang fits the cluster, or the autoscaler may be asked for more."""
+        wanted, here = study.resources, alive()
+        if room(wanted, here) or len(here) < (wanted.max_nodes or 0):
+            return
         have = ray.cluster_resources()
-        wanted = study.resources
-        gang = {"CPU": wanted.workers * wanted.cpus_per_worker, "GPU": wanted.workers * wanted.gpus_per_worker}
-        for kind, amount in gang.items():
-            if amount > have.get(kind, 0):
-                raise Unreachable(
-                    f"a trial needs {amount:g} {kind} ({wanted.workers} workers), the cluster has "
-                    f"{have.get(kind, 0):g}; "
-                    "lower resources.workers, or use a larger cluster with --address"
-                )
-        room = min(int(have[kind] // amount) for kind, amount in gang.items() if amount)
-        return min(wanted.concurrency or room, room)
+        gang = {kind: wanted.workers * amount for kind, amount in per_worker(wanted).items()}
+        asked = " and ".join(f"{amount:g} {kind}" for kind, amount in gang.items())
+        found = " and ".join(f"{have.get(kind, 0):g} {kind}" for kind in gang)
+        where = f"placement {wanted.placement}"
+        if wanted.accelerator:
+            where += f", accelerator {wanted.accelerator}"
+        if wanted.labels:
+            where += f", labels {wanted.labels}"
+        raise Unreachable(
+            f"a trial needs {asked} ({wanted.workers} worker(s), {where}), the cluster has {found} on {len(here)} "
+            "node(s); lower resources.workers, or use a larger cluster with --address"
+        )
 
-    def fit(self, study: Study, concurrency: int) -> None:
+    def fit(self, study: Study) -> None:
         """Run trials until the ledger hands out no more."""
         scratch = self.storage / "ray"
         job = {
@@ -124,12 +137,12 @@ class Engine:
             "scratch": str(scratch),
             "logs": str(self.storage / "logs"),
         }
+        searcher = LedgerSearcher(self.ledger, job, study.resources)
         tuner = tune.Tuner(
             tune.with_resources(trial.launch, tune.PlacementGroupFactory([{HEAD: 0.001}])),
             tune_config=tune.TuneConfig(
-                search_alg=LedgerSearcher(self.ledger, job),
+                search_alg=searcher,
                 num_samples=-1,
-                max_concurrent_trials=concurrency,
                 reuse_actors=True,
                 trial_dirname_creator=lambda started: f"trial-{started.config['number']:04d}",
             ),
@@ -140,7 +153,10 @@ class Engine:
                 failure_config=tune.FailureConfig(max_failures=0),
             ),
         )
-        tuner.fit()
+        try:
+            tuner.fit()
+        finally:
+            searcher.close()
         shutil.rmtree(scratch, ignore_errors=True)
 
     def stop(self) -> None:
@@ -162,19 +178,51 @@ class Engine:
 
 
 class LedgerSearcher(Searcher):
-    """Hands Tune the trials that the ledger hands out."""
+    """Hands Tune the trials that the ledger hands out, as many at a time as the cluster has room for just then."""
 
-    def __init__(self, ledger: Any, job: dict[str, Any]) -> None:
+    def __init__(self, ledger: Any, job: dict[str, Any], resources: Resources) -> None:
         super().__init__(metric="trial", mode="max")
-        self.ledger, self.job = ledger, job
+        self.ledger, self.job, self.resources = ledger, job, resources
         self.numbers: dict[str, int] = {}
+        self.room, self.looked, self.asked = 0, -math.inf, False
 
     def suggest(self, trial_id: str) -> Any:
+        # A trial that does not fit would wait with its number taken: it waits in the ledger instead.
+        if len(self.numbers) >= self._room():
+            return None
         number = ray.get(self.ledger.ask.remote())
         if number is None:
             return Searcher.FINISHED
         self.numbers[trial_id] = number
         return {"number": number, "job": self.job}
+
+    def _room(self) -> int:
+        """Trials at a time, looked up anew every `LOOK_EVERY_S`: nodes come and go."""
+        if time.monotonic() - self.looked < LOOK_EVERY_S:
+            return self.room
+        wanted, here = self.resources, alive()
+        fits = room(wanted, here)
+        self.room = min(wanted.concurrency or fits, fits)
+        self.looked = time.monotonic()
+        if wanted.max_nodes is not None:
+            short = self.room < (wanted.concurrency or self.room + 1) and len(here) < wanted.max_nodes
+            self._ask_autoscaler(fits + 1 if short else 0)
+        return self.room
+
+    def _ask_autoscaler(self, gangs: int) -> None:
+        """Ask for room for so many gangs; 0 takes the request back, which Ray would keep for ever otherwise."""
+        if not gangs and not self.asked:
+            return
+        bundle = per_worker(self.resources)
+        if self.resources.accelerator:
+            bundle |= {f"accelerator_type:{self.resources.accelerator}": 0.001}
+        count = gangs * self.resources.workers
+        request_resources(bundles=[bundle] * count, bundle_label_selectors=[self.resources.labels] * count)
+        self.asked = gangs > 0
+
+    def close(self) -> None:
+        """Take back what was asked of the autoscaler."""
+        self._ask_autoscaler(0)
 
     def on_trial_complete(self, trial_id: str, result: dict | None = None, error: bool = False) -> None:
         """A trial that ended without telling the ledger was lost together with its process."""
@@ -186,6 +234,11 @@ class LedgerSearcher(Searcher):
 
     def restore(self, checkpoint_path: str) -> None:
         """Nothing to restore: the ledger is the state."""
+
+
+def alive() -> list[dict[str, Any]]:
+    """The nodes of the cluster that are there."""
+    return [node for node in ray.nodes() if node["Alive"]]
 
 
 def _check_reachable(address: str) -> None:

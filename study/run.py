@@ -45,6 +45,11 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--profile", help="variant of the study (default: embedded)")
     parser.add_argument("--trials", type=int, metavar="N", help="number of trials in all")
     parser.add_argument("--concurrency", type=int, metavar="N", help="trials at a time")
+    parser.add_argument("--max-nodes", type=int, metavar="N", help="let the cluster's autoscaler go up to N nodes")
+    parser.add_argument(
+        "--resources", action="append", default=[], metavar="KEY=VALUE",
+        help="of a trial's gang: " + ", ".join(spec.Resources.model_fields),
+    )  # fmt: skip
     parser.add_argument("--workers-per-trial", type=int, metavar="N", help="workers in the gang of a trial")
     parser.add_argument("--storage", type=Path, metavar="DIR", help="folder of the study (default: studies/NAME)")
     parser.add_argument("--ledger", metavar="URL", help="Optuna storage (default: SQLite in the storage folder)")
@@ -203,14 +208,14 @@ class Session:
     def _conduct(self, engine: Any, inputs: Any, display: Display, out: TextIO) -> int:
         import ray
 
-        concurrency = engine.concurrency(self.study)
+        engine.check_room(self.study)
         actor = engine.open_ledger(
             name=self.name, profile=self.profile, study=self.study, storage=self.storage, url=self.url,
             tracking_uri=self.tracking_uri, tags=provenance.tags() | {"command": " ".join(sys.argv)},
             retry_failed=self.options.retry_failed,
         )  # fmt: skip
         ray.get(actor.prepared.remote(inputs["facts"], inputs["baselines"]))
-        fitting = threading.Thread(target=self._fit, args=(engine, concurrency), daemon=True)
+        fitting = threading.Thread(target=self._fit, args=(engine,), daemon=True)
         # A signal that came during the start: no trial is handed out any more.
         self._heed(actor, display)
         fitting.start()
@@ -243,9 +248,9 @@ class Session:
             display.message("interrupted: trials stop at their next step; once more to stop at once")
         display.update(ray.get(actor.summary.remote()))
 
-    def _fit(self, engine: Any, concurrency: int) -> None:
+    def _fit(self, engine: Any) -> None:
         try:
-            engine.fit(self.study, concurrency)
+            engine.fit(self.study)
         except BaseException as error:
             # Raised again by the main thread, which waits for this one.
             self.failure = error
@@ -287,10 +292,14 @@ def _changes(options: argparse.Namespace) -> dict[str, Any]:
     given = {
         "budget.trials": options.trials,
         "resources.concurrency": options.concurrency,
+        "resources.max_nodes": options.max_nodes,
         "resources.workers": options.workers_per_trial,
         "seed": options.seed,
     }
-    return {key: value for key, value in given.items() if value is not None}
+    resources = overrides.parse(options.resources, "--resources")
+    return {f"resources.{key}": value for key, value in resources.items()} | {
+        key: value for key, value in given.items() if value is not None
+    }
 
 
 def _keep_screen(log: Path) -> tuple[TextIO, TextIO]:
@@ -353,8 +362,7 @@ def _plan(name: str, profile: str, study: spec.Study, storage: Path, tracking_ur
         f"sampler     {study.sampler}, pruner {study.pruner.kind}, seed {study.seed}",
         f"trials      {study.budget.trials} x {study.replicates} replicate(s) x {study.config.total_steps} steps "
         f"= {study.budget.trials * steps:,} steps, {study.budget.trials * steps * study.config.batch_size:,} examples",
-        f"gang        {study.resources.workers} worker(s) with {study.resources.cpus_per_worker:g} CPU and "
-        f"{study.resources.gpus_per_worker:g} GPU each",
+        f"gang        {_gang(study.resources)}",
         f"storage     {storage}",
         f"tracking    {tracking_uri}",
     ]
@@ -366,6 +374,17 @@ def _plan(name: str, profile: str, study: spec.Study, storage: Path, tracking_ur
     lines.append("config")
     lines += [f"  {key} = {_dig(study.config, key)}" for key in overrides.keys(study.config) if key != "cache"]
     return "\n".join(lines)
+
+
+def _gang(wanted: spec.Resources) -> str:
+    text = f"{wanted.workers} worker(s) with {wanted.cpus_per_worker:g} CPU and {wanted.gpus_per_worker:g} GPU each"
+    if wanted.workers > 1:
+        text += f", placement {wanted.placement}"
+    if wanted.accelerator:
+        text += f", on {wanted.accelerator}"
+    if wanted.labels:
+        text += ", on nodes with " + ", ".join(f"{key}={value}" for key, value in wanted.labels.items())
+    return text
 
 
 def _range(found: Any) -> str:

@@ -49,8 +49,16 @@ class Resources(Section):
     workers: PositiveInt = 1
     cpus_per_worker: PositiveFinite = 1
     gpus_per_worker: NonNegativeFinite = 0
+    placement: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
+    """How Ray lays a gang over nodes: on few or on many of them; STRICT takes one node for all, or one for each."""
+    accelerator: str | None = None
+    """Ray's name of an accelerator, such as H100; the gang then runs on nodes that have it."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Labels that the nodes of a gang must have, such as {"ray.io/market-type": "spot"}, or, with !spot, must not."""
     concurrency: PositiveInt | None = None
-    """Trials at a time; None takes what the cluster has room for."""
+    """Trials at a time; None takes what the cluster has room for, at any time."""
+    max_nodes: PositiveInt | None = None
+    """While the cluster has fewer nodes, its autoscaler is asked for room for one more trial."""
 
     @model_validator(mode="after")
     def _whole_gpus_in_gangs(self) -> Resources:

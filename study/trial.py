@@ -18,10 +18,11 @@ from typing import Any
 
 log = logging.getLogger(__name__)
 
-WORKER_FAILURES = 3
-"""Lost workers that a trial survives."""
-START_FAILURES = 3
-"""Failed starts of a gang; Ray Train's own default is to try for ever."""
+OWN_FAILURES = 3
+"""Lost workers, and failed starts of a gang, that a trial survives on a cluster of the study's own."""
+SHARED_FAILURES = 30
+"""The same where nodes come and go: a node that is lost takes workers with it, and a start that finds no room fails
+after three minutes. A node that Ray was told will be taken away counts as neither."""
 
 
 def ledger_handle(address: dict[str, str]) -> Any:
@@ -37,26 +38,29 @@ def launch(config: dict[str, Any]) -> None:
     from ray.train.v2.api.config import FailureConfig, RunConfig, ScalingConfig
 
     from study.gang import Gang
+    from study.nodes import per_worker
+    from study.spec import Resources
 
     job = config["job"]
-    resources = job["resources"]
+    resources = Resources(**job["resources"])
     ledger = ledger_handle(job["ledger"])
-    per_worker = {"CPU": resources["cpus_per_worker"]}
-    if resources["gpus_per_worker"]:
-        per_worker["GPU"] = resources["gpus_per_worker"]
+    failures = OWN_FAILURES if job["own_cluster"] else SHARED_FAILURES
     trainer = Gang(
         work,
         own_cluster=job["own_cluster"],
         train_loop_config={"number": config["number"], "job": job},
         scaling_config=ScalingConfig(
-            num_workers=resources["workers"],
-            use_gpu=resources["gpus_per_worker"] > 0,
-            resources_per_worker=per_worker,
+            num_workers=resources.workers,
+            use_gpu=resources.gpus_per_worker > 0,
+            resources_per_worker=per_worker(resources),
+            placement_strategy=resources.placement,
+            accelerator_type=resources.accelerator,
+            label_selector=resources.labels or None,
         ),
         run_config=RunConfig(
             name=f"{job['launch']}-{config['number']:04d}",
             storage_path=job["scratch"],
-            failure_config=FailureConfig(max_failures=WORKER_FAILURES, controller_failure_limit=START_FAILURES),
+            failure_config=FailureConfig(max_failures=failures, controller_failure_limit=failures),
         ),
     )
     try:

@@ -33,7 +33,7 @@ def unknown_key(key: str, known: Iterable[str]) -> str:
     return f"unknown key '{key}'; {hint}"
 
 
-def parse(assignments: Iterable[str]) -> dict[str, Any]:
+def parse(assignments: Iterable[str], option: str = "--set") -> dict[str, Any]:
     """`["k=4", "train.source=pairs.tsv"]` -> {"k": 4, "train.source": "pairs.tsv"}.
 
     A value is read as JSON where it is JSON (numbers, true, null, lists) and as text otherwise.
@@ -42,7 +42,7 @@ def parse(assignments: Iterable[str]) -> dict[str, Any]:
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals or not key:
-            raise ValueError(f"--set takes KEY=VALUE, not '{assignment}'")
+            raise ValueError(f"{option} takes KEY=VALUE, not '{assignment}'")
         try:
             values[key] = json.loads(text)
         except ValueError:

@@ -73,6 +73,10 @@ REQUESTS = [
     (["splade_k_search", "--trials", "0"], "trials=0: input should be greater than 0"),
     (["splade_k_search", "--workers-per-trial", "3"], "batch_size=32 cannot be shared by resources.workers=3"),
     (["splade_k_search", "--seed", "-1"], "seed=-1"),
+    (["splade_k_search", "--resources", "gpus"], "--resources takes KEY=VALUE, not 'gpus'"),
+    (["splade_k_search", "--resources", "gpu_per_worker=1"], "did you mean 'resources.gpus_per_worker'"),
+    (["splade_k_search", "--resources", "placement=NEAR"], "resources.placement='NEAR': input should be 'PACK'"),
+    (["splade_k_search", "--resources", "workers=2", "--resources", "gpus_per_worker=0.5"], "needs whole GPUs"),
     (["splade_k_search", "--tracking-uri", "./mlruns"], "tracking URI './mlruns' .*accepted: sqlite"),
     (["splade_k_search", "--tracking-uri", "file:///tmp/x"], "tracking URI 'file:///tmp/x' .*accepted: sqlite"),
     (["splade_k_search", "--tracking-uri", "ftp://x"], "tracking URI 'ftp://x' has an unknown scheme"),
@@ -195,6 +199,11 @@ def test_graded_pairs(tmp_path, file, setting, message) -> None:
 def test_more_resources_than_the_cluster_has(inputs) -> None:
     arguments = [*on_files("batch_size=512"), "--workers-per-trial", "512"]
     refused(command(inputs, *arguments), "a trial needs 512 CPU")
+
+
+def test_nodes_that_the_cluster_lacks(inputs) -> None:
+    arguments = [*on_files("steps=3"), "--resources", 'labels={"zone": "b"}', "--resources", "accelerator=H100"]
+    refused(command(inputs, *arguments), "accelerator H100, labels {'zone': 'b'}\\), the cluster has")
 
 
 def test_tracking_server_that_does_not_answer(tmp_path) -> None:
