@@ -9,11 +9,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from study import run, spec  # noqa: E402
+from study import run, spec, submit  # noqa: E402
 from trainables import overrides  # noqa: E402
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)#\s]+)(#[^)]*)?\)")
-COMMAND = re.compile(r"^\s*(?:\$ )?(?:\S+/)?python -m (study\.run|trainables\.\w+)(.*)$", re.MULTILINE)
+COMMAND = re.compile(r"^\s*(?:\$ )?(?:\S+/)?python -m (study\.run|study\.submit|trainables\.\w+)(.*)$", re.MULTILINE)
+PARSERS = {"study.run": run.parser, "study.submit": submit.parser}
 
 
 def problems(page: Path) -> list[str]:
@@ -30,8 +31,8 @@ def problems(page: Path) -> list[str]:
 def _command_problems(module: str, rest: str) -> list[str]:
     options = set(re.findall(r"(--[a-z-]+)", rest))
     keys = re.findall(r"--set\s+([\w.]+)=", rest)
-    if module == "study.run":
-        known = {string for action in run.parser()._actions for string in action.option_strings}
+    if module in PARSERS:
+        known = {string for action in PARSERS[module]()._actions for string in action.option_strings}
         words = [w for w in rest.split() if not w.startswith("-")]
         found = [f"`{module}` has no option {o}" for o in options - known]
         name = words[0] if words else None

@@ -67,7 +67,7 @@ class Findings:
 
     def __init__(self, storage: Path) -> None:
         self.storage = storage
-        self.summary = _summary(storage / "summary.json")
+        self.summary = read_summary(storage / "summary.json")
         self.trials: list[Trial] = self.summary["trials"]
         self.parameter: str = self.summary["parameter"]
         self.plane: list[str] = self.summary.get("plane") or []
@@ -202,7 +202,8 @@ class Findings:
         ]
 
 
-def _summary(path: Path) -> dict[str, Any]:
+def read_summary(path: Path) -> dict[str, Any]:
+    """The content of `summary.json`; ValueError where it is missing or is not one."""
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 PACKAGES = ("torch", "transformers", "ray", "optuna", "mlflow-skinny", "datasets", "ir_datasets", "ranx")
+COMMIT, DIRTY = "STUDY_GIT_COMMIT", "STUDY_GIT_DIRTY"
+"""Environment variables that carry the state of the checkout to where there is none: a cluster, an image."""
+
+PASSWORD = re.compile(r"(://[^/\s:@]*):[^/\s@]+@")
 
 
 def tags() -> dict[str, str]:
@@ -18,11 +25,27 @@ def tags() -> dict[str, str]:
             found[f"version.{package}"] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
+    checkout = git_state()
+    if checkout:
+        found["mlflow.source.git.commit"] = checkout[COMMIT]
+        found["git.dirty"] = checkout[DIRTY]
+    return found
+
+
+def git_state() -> dict[str, str]:
+    """`COMMIT` and `DIRTY` of the project's checkout, or what the environment says of it; {} where neither knows."""
     commit = _git("rev-parse", "HEAD")
     if commit:
-        found["mlflow.source.git.commit"] = commit
-        found["git.dirty"] = "true" if _git("status", "--porcelain", "--untracked-files=no") else "false"
-    return found
+        changed = _git("status", "--porcelain", "--untracked-files=no")
+        return {COMMIT: commit, DIRTY: "true" if changed else "false"}
+    if os.environ.get(COMMIT):
+        return {COMMIT: os.environ[COMMIT], DIRTY: os.environ.get(DIRTY, "unknown")}
+    return {}
+
+
+def command() -> str:
+    """The command line of this process, without the passwords in its URLs."""
+    return PASSWORD.sub(r"\1:***@", " ".join(sys.argv))
 
 
 def _git(*arguments: str) -> str:

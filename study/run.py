@@ -23,7 +23,7 @@ from study import provenance, spec, stored
 from study.display import Display, final_text
 from study.lock import Held, Lock
 from study.processes import descendants, kill
-from study.tracking_uri import absolute_uri, check_uri
+from study.tracking_uri import SQLITE, absolute_uri, check_uri, masked
 from trainables import overrides
 
 FINISHED, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
@@ -52,9 +52,9 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--workers-per-trial", type=int, metavar="N", help="workers in the gang of a trial")
     parser.add_argument("--storage", type=Path, metavar="DIR", help="folder of the study (default: studies/NAME)")
-    parser.add_argument("--ledger", metavar="URL", help="Optuna storage (default: SQLite in the storage folder)")
+    parser.add_argument("--ledger", metavar="URL", help="Optuna storage (default: $STUDY_LEDGER, else SQLite)")
     parser.add_argument(
-        "--tracking-uri", metavar="URI", help="MLflow (default: $MLFLOW_TRACKING_URI, else sqlite:///studies/mlflow.db)"
+        "--tracking-uri", metavar="URI", help="MLflow (default: $MLFLOW_TRACKING_URI, else mlflow.db beside --storage)"
     )
     parser.add_argument("--address", metavar="ADDR", help="Ray cluster (default: one on this machine)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a config value")
@@ -82,27 +82,23 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Check the request, then run the study; raises ValueError or Held for a request that cannot be met."""
-    if options.name is None:
-        raise ValueError(f"which study? There are: {', '.join(spec.available())} (or give the path of a .py file)")
-    name, path = spec.find(options.name)
-    profile, study = spec.load(path, options.profile, overrides.parse(options.set), _changes(options))
-    stored.explore(study)
+    name, _, profile, study = requested(options)
     storage = (options.storage or Path("studies") / name).resolve()
-    if options.ledger is not None:
-        stored.check_url(options.ledger)
-        if options.fresh and stored.holds(options.ledger, name):
+    ledger = options.ledger or os.environ.get("STUDY_LEDGER")
+    if ledger:
+        stored.check_url(ledger)
+        if options.fresh and stored.holds(ledger, name):
             raise ValueError(
                 f"--fresh: the ledger of --ledger already has a study '{name}', which would be carried on; "
                 "name another database, or leave --fresh out"
             )
-    url = options.ledger or stored.default_url(storage)
-    tracking_uri = absolute_uri(
-        options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///studies/mlflow.db"
-    )
+    url = ledger or stored.default_url(storage)
+    given = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+    tracking_uri = absolute_uri(given or default_tracking(storage))
     begun = None if options.fresh else stored.existing_study(url, name, study)
     outlook = stored.outlook(begun, study)
     if options.dry_run:
-        print(_plan(name, profile, study, storage, tracking_uri, outlook), flush=True)
+        print(plan(name, profile, study, storage, tracking_uri, outlook), flush=True)
         return FINISHED
     _check_writable(storage)
     check_uri(tracking_uri)
@@ -121,6 +117,21 @@ def run(options: argparse.Namespace) -> int:
         return session.run()
     finally:
         lock.release()
+
+
+def default_tracking(storage: Path) -> str:
+    """SQLite beside the study's folder, shared by the studies there."""
+    return f"{SQLITE}{storage.parent / 'mlflow.db'}"
+
+
+def requested(options: argparse.Namespace) -> tuple[str, Path, str, spec.Study]:
+    """(name, file, profile, study) that the command line asks for; raises ValueError."""
+    if options.name is None:
+        raise ValueError(f"which study? There are: {', '.join(spec.available())} (or give the path of a .py file)")
+    name, path = spec.find(options.name)
+    profile, study = spec.load(path, options.profile, overrides.parse(options.set), _changes(options))
+    stored.explore(study)
+    return name, path, profile, study
 
 
 class InputCheck:
@@ -169,7 +180,7 @@ class Session:
         self.failure: BaseException | None = None
 
     def run(self) -> int:
-        out, err = _keep_screen(self.storage / "logs" / "driver.log")
+        out, err = keep_screen(self.storage / "logs" / "driver.log")
         screen = err if self.options.json else out
         display = Display(screen, self.study.parameter, self.study.objectives[0].name, self.study.budget.trials)
         self._listen()
@@ -184,7 +195,14 @@ class Session:
             self.engine.start()
             # Ray has put a handler of its own for SIGTERM in place.
             self._listen()
-            inputs = check.result()
+            try:
+                inputs = check.result()
+            except RuntimeError:
+                # A stop of a Ray job signals every process of it, the check's too.
+                if self.signals:
+                    display.message("interrupted; the same command carries on")
+                    return INTERRUPTED
+                raise
             return self._conduct(self.engine, inputs, display, out)
         except ValueError as error:
             display.close(None)
@@ -211,7 +229,7 @@ class Session:
         engine.check_room(self.study)
         actor = engine.open_ledger(
             name=self.name, profile=self.profile, study=self.study, storage=self.storage, url=self.url,
-            tracking_uri=self.tracking_uri, tags=provenance.tags() | {"command": " ".join(sys.argv)},
+            tracking_uri=self.tracking_uri, tags=provenance.tags() | {"command": provenance.command()},
             retry_failed=self.options.retry_failed,
         )  # fmt: skip
         ray.get(actor.prepared.remote(inputs["facts"], inputs["baselines"]))
@@ -302,7 +320,7 @@ def _changes(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _keep_screen(log: Path) -> tuple[TextIO, TextIO]:
+def keep_screen(log: Path) -> tuple[TextIO, TextIO]:
     """Keep this process's screen for itself: whatever libraries print goes to a file from now on."""
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
@@ -344,8 +362,10 @@ def _listing() -> str:
     return "\n".join(lines)
 
 
-def _plan(name: str, profile: str, study: spec.Study, storage: Path, tracking_uri: str, outlook: stored.Outlook) -> str:
-    """What `--dry-run` prints."""
+def plan(
+    name: str, profile: str, study: spec.Study, storage: Path, tracking_uri: str, outlook: stored.Outlook | None
+) -> str:
+    """What `--dry-run` prints; without an `outlook` where the ledger cannot be seen from here."""
     space = stored.explore(study)
     steps = study.config.total_steps * study.replicates
     lines = [
@@ -364,16 +384,21 @@ def _plan(name: str, profile: str, study: spec.Study, storage: Path, tracking_ur
         f"= {study.budget.trials * steps:,} steps, {study.budget.trials * steps * study.config.batch_size:,} examples",
         f"gang        {_gang(study.resources)}",
         f"storage     {storage}",
-        f"tracking    {tracking_uri}",
+        f"tracking    {masked(tracking_uri)}",
     ]
+    if outlook is not None:
+        lines.append(f"ledger      {_outlook(outlook)}")
+    lines.append("config")
+    lines += [f"  {key} = {_dig(study.config, key)}" for key in overrides.keys(study.config) if key != "cache"]
+    return "\n".join(lines)
+
+
+def _outlook(outlook: stored.Outlook) -> str:
     done = ", ".join(f"{count} {state}" for state, count in sorted(outlook.states.items())) or "nothing yet"
     left = [f"{outlook.new} new"] if outlook.new else []
     if outlook.interrupted:
         left.insert(0, "carry on " + ", ".join(map(str, outlook.interrupted)))
-    lines.append(f"ledger      {done}; to do: {', then '.join(left) or 'nothing'}")
-    lines.append("config")
-    lines += [f"  {key} = {_dig(study.config, key)}" for key in overrides.keys(study.config) if key != "cache"]
-    return "\n".join(lines)
+    return f"{done}; to do: {', then '.join(left) or 'nothing'}"
 
 
 def _gang(wanted: spec.Resources) -> str:

@@ -66,12 +66,14 @@ def broadcast_object(value: object) -> object:
 
 
 def sum_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
-    """Add the gradients of all ranks, in buckets; a parameter without one counts as zero."""
+    """Add the gradients of all ranks, in buckets; a parameter without one counts as zero, unless it is frozen."""
     if not active():
         return
     bucket: list[torch.Tensor] = []
     size = 0
     for parameter in parameters:
+        if not parameter.requires_grad:
+            continue
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
         bucket.append(parameter.grad)

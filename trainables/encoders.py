@@ -123,12 +123,16 @@ def autocast(precision: Literal["auto", "float32", "bf16"], device: torch.device
     `auto` is bf16 on a GPU that computes in it and float32 elsewhere. ValueError where bf16 is asked of a GPU
     that has none.
     """
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=computed_in(precision, device) == "bf16")
+
+
+def computed_in(precision: Literal["auto", "float32", "bf16"], device: torch.device) -> Literal["float32", "bf16"]:
+    """What `precision` comes to on `device`; ValueError as `autocast`."""
     able = device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
     if precision == "bf16" and not able:
         name = torch.cuda.get_device_name(device)
         raise ValueError(f"precision is 'bf16', which {name} does not compute in; 'auto' and 'float32' work")
-    wanted = precision == "bf16" or (precision == "auto" and device.type == "cuda" and able)
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=wanted)
+    return "bf16" if precision == "bf16" or (precision == "auto" and device.type == "cuda" and able) else "float32"
 
 
 def encode(

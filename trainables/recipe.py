@@ -6,7 +6,8 @@ A trainer is the package `trainables/NAME` with two modules:
   recipe reports, without the split prefix, with its direction; `prepare(config) -> Prepared`, which
   reads the inputs once, so that what is wrong with them is said before any trial starts. Imports
   neither torch nor ray, so that a study can be checked and planned in a second.
-- `recipe.py`: `build(config, context) -> Recipe`.
+- `recipe.py`: `build(config, context) -> Recipe`, and `Encoder`, a class as below, which opens what
+  `Recipe.export` has written.
 
 Nothing registers anything: path = name. `trainables/loop.py` runs any recipe.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import torch
 
     from trainables.collapse import Rule
+    from trainables.evaluation.retrieval import VectorStatistics
 
 PositiveFinite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegativeFinite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -131,6 +133,16 @@ class Stage:
     after the last."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What each of so many steps puts through the model, at most: texts are padded to the longest allowed."""
+
+    steps: int
+    tokens: int
+    projected: int = 0
+    """Of these, those whose states are projected onto the vocabulary."""
+
+
 class TrainerConfig(Section):
     """What every trainer is given, whatever it trains."""
 
@@ -156,6 +168,11 @@ class TrainerConfig(Section):
     def stages(self) -> tuple[Stage, ...]:
         """What a replicate goes through, in this order; each has at least one step."""
         return (Stage("train", self.steps, self.optimiser),)
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        """What training computes, for a plan's estimate of its cost; empty where the trainer does not say."""
+        return ()
 
     @property
     def total_steps(self) -> int:
@@ -232,6 +249,37 @@ class Recipe(Protocol):
 
     def export(self, folder: Path) -> None:
         """Write the model in Hugging Face format. Called on rank 0 only, at the end of each stage."""
+        ...
+
+
+class Encoder(Protocol):
+    """A retriever made of an exported model: its vectors are those that the recipe is evaluated with.
+
+    Two vectors' score is their inner product.
+    """
+
+    sparse: ClassVar[bool]
+    """Whether most coordinates are 0, and a document is a result only if its score is above 0."""
+    statistics: ClassVar[VectorStatistics | None]
+    """Metrics of the vectors themselves."""
+
+    @classmethod
+    def open(cls, folder: Path, config: Any, device: torch.device) -> Encoder:
+        """The model in `folder`, which a trial with this `Config` has exported, ready to encode on `device`."""
+        ...
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that decides a text's vector besides the files of the model, as JSON values: lengths, prefixes,
+        the precision that is computed in."""
+        ...
+
+    def queries(self, texts: list[str]) -> torch.Tensor:
+        """(texts, dim) on the device."""
+        ...
+
+    def documents(self, texts: list[str]) -> torch.Tensor:
+        """(texts, dim) on the device."""
         ...
 
 

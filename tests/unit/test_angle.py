@@ -119,8 +119,8 @@ def test_pooling_ignores_padding(pairs, tmp_path) -> None:
     for pooling in ("mean", "cls"):
         built = build(tmp_path, pairs, pooling=pooling)
         built.model.eval()
-        alone = built.model(built._tokens(["open file"]))
-        padded = built.model(built._tokens(["open file", "read a line of a long file and parse it as json"]))[:1]
+        alone = built.model(built.encoder.tokens(["open file"]))
+        padded = built.model(built.encoder.tokens(["open file", "read a line of a long file and parse it as json"]))[:1]
         torch.testing.assert_close(alone, padded, rtol=1e-4, atol=1e-5)
 
 
@@ -133,7 +133,7 @@ def test_sentence_transformers_opens_the_export_and_gives_the_same_vectors(pooli
     built.export(tmp_path / "model")
     texts = ["open a file", "parse json " * 10]
     with torch.inference_mode():
-        own = built._encode(texts, "text: ").numpy()
+        own = built.encoder.encode(texts, "text: ").numpy()
     for dim in (None, 32):
         theirs = st.SentenceTransformer(str(tmp_path / "model"), truncate_dim=dim, device="cpu").encode(texts)
         np.testing.assert_allclose(theirs, own[:, :dim], atol=1e-5)

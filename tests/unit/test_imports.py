@@ -15,6 +15,9 @@ SOURCES = sorted([*(ROOT / "study").rglob("*.py"), *(ROOT / "trainables").rglob(
 RAY = {
     "study/executor.py",
     "study/gang.py",
+    "study/sharded.py",
+    "study/job_server.py",
+    "study/submit.py",
     "study/trial.py",
     "study/run.py",
     "trainables/context.py",

@@ -13,6 +13,7 @@ from trainables.recipe import (
     NonNegativeFinite,
     OpenFraction,
     Optimiser,
+    Pass,
     PositiveFinite,
     Prepared,
     Section,
@@ -153,6 +154,10 @@ class Config(TrainerConfig):
                 f"{self.data.lowest:g} to {self.data.highest:g}"
             )
         return self
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        return (Pass(self.steps, 2 * self.batch_size * self.length),)
 
     @property
     def weights(self) -> tuple[float, ...]:

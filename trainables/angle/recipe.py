@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -47,6 +47,56 @@ def build(config: Config, context: Reach) -> AngleRecipe:
 
 
 @dataclass(frozen=True, slots=True)
+class Encoder:
+    """See `trainables.recipe.Encoder`: the longest of the prefixes, compared by cosine."""
+
+    sparse: ClassVar[bool] = False
+    statistics: ClassVar[None] = None
+    model: SentenceEncoder
+    tokenizer: Any
+    config: Config
+    device: torch.device
+
+    @classmethod
+    def open(cls, folder: Path, config: Config, device: torch.device) -> Encoder:
+        backbone, tokenizer = encoders.load_encoder(str(folder), trust_remote_code=config.trust_remote_code)
+        return cls(SentenceEncoder(backbone, config.pooling).to(device).eval(), tokenizer, config, device)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        config = self.config
+        return {
+            "pooling": config.pooling,
+            "length": config.length,
+            "dim": config.dims[-1],
+            "query_prefix": config.retrieval.query_prefix,
+            "document_prefix": config.retrieval.document_prefix,
+            "precision": encoders.computed_in(config.precision, self.device),
+        }
+
+    def queries(self, texts: list[str]) -> torch.Tensor:
+        return self._direction(texts, self.config.retrieval.query_prefix)
+
+    def documents(self, texts: list[str]) -> torch.Tensor:
+        return self._direction(texts, self.config.retrieval.document_prefix)
+
+    def encode(self, texts: list[str], prefix: str) -> torch.Tensor:
+        """Whole embeddings as the model gives them, `prefix` before each text."""
+        return encoders.encode(self.model, self.tokens, [prefix + text for text in texts], self.config.precision)
+
+    def tokens(self, texts: Sequence[str]) -> Tokens:
+        return encoders.tokenize(self.tokenizer, texts, self.config.length, self.device)
+
+    def _direction(self, texts: list[str], prefix: str) -> torch.Tensor:
+        return direction(self.encode(texts, prefix), self.config.dims[-1])
+
+
+def direction(embeddings: torch.Tensor, dim: int) -> torch.Tensor:
+    """Prefixes of `dim` coordinates (texts, dim), each at length 1."""
+    return F.normalize(embeddings[:, :dim], dim=1)
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """This rank's texts, and what the loss must know of the global batch."""
 
@@ -73,6 +123,7 @@ class AngleRecipe:
         self.config, self.context, self.tokenizer, self.retrieval = config, context, tokenizer, retrieval
         self.data, self.sets = sets["train"], sets
         self.model = model.to(context.device)
+        self.encoder = Encoder(self.model, tokenizer, config, context.device)
         self.weights = torch.tensor(config.weights, device=context.device)
         self.rules = rules(config)
         self.description = {
@@ -101,8 +152,8 @@ class AngleRecipe:
                 device=context.device,
             )
         return Batch(
-            self._tokens([config.prefix + pair.first for pair in mine]),
-            self._tokens([config.prefix + pair.second for pair in mine]),
+            self.encoder.tokens([config.prefix + pair.first for pair in mine]),
+            self.encoder.tokens([config.prefix + pair.second for pair in mine]),
             torch.tensor([pair.label for pair in pairs], dtype=torch.float64, device=context.device),
             excluded,
         )
@@ -139,7 +190,7 @@ class AngleRecipe:
     def evaluate(self, splits: Sequence[Split]) -> dict[Split, Evaluation]:
         config = self.config
         asked: dict[Split, PairSet] = {split: self.sets[split] for split in splits}
-        results = sts.evaluate(asked, partial(self._encode, prefix=config.prefix), config.dims)
+        results = sts.evaluate(asked, partial(self.encoder.encode, prefix=config.prefix), config.dims)
         if self.retrieval is not None:
             for split, found in self._retrieve(self.retrieval, splits).items():
                 results[split].values.update(found.values)
@@ -155,10 +206,10 @@ class AngleRecipe:
 
         @cache
         def encoded(texts: tuple[str, ...], prefix: str) -> torch.Tensor:
-            return self._encode(list(texts), prefix)
+            return self.encoder.encode(list(texts), prefix)
 
         def cut(prefix: str, dim: int) -> Any:
-            return lambda texts: F.normalize(encoded(tuple(texts), prefix)[:, :dim], dim=1)
+            return lambda texts: direction(encoded(tuple(texts), prefix), dim)
 
         results: dict[Split, Evaluation] = {split: Evaluation({}) for split in splits}
         for dim in self.config.dims:
@@ -170,9 +221,3 @@ class AngleRecipe:
             for name in metrics.METRICS:
                 result.values[name] = fmean(result.values[f"{name}_{dim}"] for dim in self.config.dims)
         return results
-
-    def _encode(self, texts: list[str], prefix: str) -> torch.Tensor:
-        return encoders.encode(self.model, self._tokens, [prefix + text for text in texts], self.config.precision)
-
-    def _tokens(self, texts: Sequence[str]) -> Tokens:
-        return encoders.tokenize(self.tokenizer, texts, self.config.length, self.context.device)

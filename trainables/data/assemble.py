@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 from trainables.data.types import Collection, Example, TrainingSet
@@ -85,30 +85,53 @@ def collection(
     `max_documents` the judged documents stay and others fill up to that many; `lookup` spares reading on
     to the end for the judged ones. ValueError where nothing is left to evaluate.
     """
-    judged = {query: row for query, row in qrels.items() if query in queries and max(row.values(), default=0) > 0}
-    if not judged:
-        raise ValueError(f"{name}: none of {len(queries)} queries has a relevant document in the qrels")
+    judged = relevant_rows(name, queries, qrels)
     if max_documents is None:
         kept = dict(documents)
     else:
         kept = _some(documents, {document for row in judged.values() for document in row}, max_documents, lookup)
     if not kept:
         raise ValueError(f"{name}: no documents")
-    kept_queries = {
-        query: asked
-        for query, asked in queries.items()
-        if any(grade > 0 and document in kept for document, grade in judged.get(query, {}).items())
-    }
-    if not kept_queries:
-        example_id = next(iter(next(iter(judged.values()))))
-        raise ValueError(
-            f"{name}: the qrels name no document of the corpus: they judge {example_id!r}, say, "
-            f"and the corpus has ids such as {next(iter(kept))!r}"
-        )
+    kept_queries = answerable(name, queries, judged, kept, next(iter(kept)))
     kept_qrels = {query: judged[query] for query in kept_queries}
     rows = (list(items) for part in (kept, kept_queries) for items in (["part"], *part.items()))
     identity = _sha256([*rows, *([query, sorted(row.items())] for query, row in kept_qrels.items())])
     return Collection(name, identity, kept, kept_queries, kept_qrels)
+
+
+def relevant_rows(
+    name: str, queries: Mapping[str, str], qrels: Mapping[str, dict[str, int]]
+) -> dict[str, dict[str, int]]:
+    """The judgements of queries with a document judged 1 or more; ValueError where there is none."""
+    judged = {query: row for query, row in qrels.items() if query in queries and max(row.values(), default=0) > 0}
+    if not judged:
+        raise ValueError(f"{name}: none of {len(queries)} queries has a relevant document in the qrels")
+    return judged
+
+
+def answerable(
+    name: str,
+    queries: Mapping[str, str],
+    judged: Mapping[str, dict[str, int]],
+    present: Container[str],
+    corpus_id: str,
+) -> dict[str, str]:
+    """The queries, in their order, with a relevant document in `present`; ValueError where there is none.
+
+    `corpus_id` is any id of the corpus, for the error.
+    """
+    kept = {
+        query: asked
+        for query, asked in queries.items()
+        if any(grade > 0 and document in present for document, grade in judged.get(query, {}).items())
+    }
+    if not kept:
+        judged_id = next(iter(next(iter(judged.values()))))
+        raise ValueError(
+            f"{name}: the qrels name no document of the corpus: they judge {judged_id!r}, say, "
+            f"and the corpus has ids such as {corpus_id!r}"
+        )
+    return kept
 
 
 def _some(

@@ -10,11 +10,14 @@ from __future__ import annotations
 import ast
 import hashlib
 import itertools
+import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from trainables.data import docstrings
 from trainables.data.docstrings import (
     STDLIB,
     Package,
@@ -49,6 +52,7 @@ HELD_OUT_PERCENT = 24
 
 _VALIDATION_SHARE = 0.25
 _BOILERPLATE = 4
+_TEXT_WORDS = 8
 _COMMENT = re.compile(r"^\s*#+:?\s?(.*)$")
 
 
@@ -119,14 +123,37 @@ def embedded_query_split(collection: Collection) -> tuple[list[str], list[str]]:
     return [q for q in collection.queries if q in validation], [q for q in collection.queries if q in test]
 
 
-def embedded_texts(packages: str | tuple[str, ...] = INSTALLED) -> Iterator[str]:
+def embedded_text_set(
+    packages: str | tuple[str, ...] = DEFAULT_PACKAGES, cache: Path | None = None
+) -> tuple[str, list[str]]:
+    """Name and distinct texts of `embedded_texts` that have `_TEXT_WORDS` words or more.
+
+    With `cache` they are kept there, keyed as those of `docstrings.read_pairs`.
+    """
+    chosen = _find(packages)
+    name = f"embedded-texts({_describe(chosen)})"
+    rules = b"".join(Path(module).read_bytes() for module in (__file__, docstrings.__file__))
+    key = _sha256([name, *(str(package.root) for package in chosen), hashlib.sha256(rules).hexdigest()])[:16]
+    file = None if cache is None else cache / f"texts-{key}.json"
+    if file is not None and file.is_file():
+        return name, json.loads(file.read_text(encoding="utf-8"))
+    texts = [t for t in dict.fromkeys(embedded_texts(packages, cache)) if len(t.split()) >= _TEXT_WORDS]
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        aside = file.with_suffix(f".{os.getpid()}")
+        aside.write_text(json.dumps(texts), encoding="utf-8")
+        os.replace(aside, file)
+    return name, texts
+
+
+def embedded_texts(packages: str | tuple[str, ...] = INSTALLED, cache: Path | None = None) -> Iterator[str]:
     """Plain texts for unsupervised pre-training: docstrings, comment blocks and code, each on its own.
 
     A docstring and its function are separate texts, not neighbours to be paired. Held-out modules, and
     functions elsewhere whose first sentence or code is also found in one, are left out. Not deduplicated.
     """
     chosen = _find(packages)
-    kept_out = (pair for package in {*chosen, *_find(DEFAULT_PACKAGES)} for pair in read_pairs(package))
+    kept_out = (pair for package in {*chosen, *_find(DEFAULT_PACKAGES)} for pair in read_pairs(package, cache))
     queries, codes = _texts_of(pair for pair in kept_out if is_held_out(pair.module))
     for package in chosen:
         for module, file in package.modules():

@@ -32,7 +32,7 @@ def ir_datasets_examples(id: str, data: TrainData, cache: Path | None) -> Traini
     Looking up a million passages takes about a minute, so the texts are kept in `cache` where there is one.
     ValueError where the id is unknown or has no document pairs.
     """
-    dataset = _ir_dataset(id, ("docs", "queries", "docpairs"))
+    dataset = ir_dataset(id, ("docs", "queries", "docpairs"))
     if cache is None:
         return assemble.training_set(id, [_example(*row) for row in _pairs(dataset, data.limit)])
     key = hashlib.sha256(f"{id} {data.limit}".encode()).hexdigest()[:16]
@@ -54,7 +54,7 @@ def ir_datasets_collection(id: str, data: EvaluationData) -> Collection:
     text is kept: the published figures were measured with it. ValueError where the id is unknown or lacks
     one of the three.
     """
-    dataset = _ir_dataset(id, ("docs", "queries", "qrels"))
+    dataset = ir_dataset(id, ("docs", "queries", "qrels"))
     queries = {
         query.query_id: assemble.text(query.default_text(), f"ir_datasets:{id}, query {query.query_id!r}")
         for query in dataset.queries_iter()
@@ -80,8 +80,11 @@ def datasets_examples(name: str, data: TrainData) -> TrainingSet:
     return assemble.training_set(name, list(read))
 
 
-def datasets_rows(name: str, split: str) -> Any:
-    """A split of `NAME[:CONFIG]` as `datasets` opens it; ValueError as `datasets_examples`."""
+def datasets_rows(name: str, split: str, streaming: bool = False) -> Any:
+    """A split of `NAME[:CONFIG]` as `datasets` opens it; ValueError as `datasets_examples`.
+
+    With `streaming` nothing is downloaded before it is read.
+    """
     import datasets
 
     builder, _, rest = name.partition(":")
@@ -89,13 +92,14 @@ def datasets_rows(name: str, split: str) -> Any:
         if builder in FILE_BUILDERS:
             if not rest:
                 raise ValueError(f"{builder} needs a file: datasets:{builder}:PATH_OR_URL")
-            return datasets.load_dataset(builder, data_files={split: rest}, split=split)
-        return datasets.load_dataset(builder, rest or None, split=split)
+            return datasets.load_dataset(builder, data_files={split: rest}, split=split, streaming=streaming)
+        return datasets.load_dataset(builder, rest or None, split=split, streaming=streaming)
     except (ValueError, FileNotFoundError, datasets.exceptions.DatasetsError) as error:
         raise ValueError(f"datasets:{name}, split {split!r}: {error}") from error
 
 
-def _ir_dataset(id: str, needed: tuple[str, ...]) -> Any:
+def ir_dataset(id: str, needed: tuple[str, ...]) -> Any:
+    """The dataset of an id that has all of `needed`; ValueError otherwise, with the nearest ids."""
     import ir_datasets
 
     try:

@@ -50,13 +50,18 @@ def read_beir(folder: Path, data: EvaluationData) -> Collection:
     A document whose id is its query's own is a document like any other; BEIR's scripts drop it from the
     results, which matters for ArguAna and Quora. ValueError names what is missing, or file and line.
     """
+    corpus, queries, qrels = beir_files(folder, data.qrels_split)
+    asked = dict(read_texts(queries))
+    return assemble.collection(folder.name, read_texts(corpus), asked, read_qrels(qrels), data.max_documents)
+
+
+def beir_files(folder: Path, qrels_split: str) -> tuple[Path, Path, Path]:
+    """Corpus, queries and qrels of a folder in BEIR layout; ValueError names what is missing."""
     if not folder.is_dir():
         found = "a file" if folder.exists() else "nothing"
         raise ValueError(f"{folder}: expected a folder that holds {_BEIR}; found {found}")
     corpus, queries = (_inside(folder, name) for name in ("corpus.jsonl", "queries.jsonl"))
-    qrels = _inside(folder, f"qrels/{data.qrels_split}.tsv")
-    asked = dict(_texts(queries))
-    return assemble.collection(folder.name, _texts(corpus), asked, _qrels(qrels), data.max_documents)
+    return corpus, queries, _inside(folder, f"qrels/{qrels_split}.tsv")
 
 
 def _format(path: Path) -> str:
@@ -97,11 +102,16 @@ def jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """(file and line, object) of each line, whatever the file is called."""
     for number, line in lines(path):
         where = f"{path}, line {number}"
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{where}: not JSON ({error.msg} at column {error.colno})") from None
-        yield where, _object(row, where)
+        yield where, json_object(line, where)
+
+
+def json_object(line: str, where: str) -> dict[str, Any]:
+    """The object on one line; ValueError begins with `where`."""
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{where}: not JSON ({error.msg} at column {error.colno})") from None
+    return _object(row, where)
 
 
 def _json(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -152,22 +162,28 @@ def _cells(row: dict[str, Any], data: TrainData, path: Path) -> dict[str, Any]:
     return row | lists
 
 
-def _texts(path: Path) -> Iterator[tuple[str, str]]:
+def read_texts(path: Path) -> Iterator[tuple[str, str]]:
     """(id, title and text) of each line."""
     seen = set()
     for where, row in jsonl(path):
-        for name in ("_id", "text"):
-            if row.get(name) is None:
-                raise ValueError(f"{where}: no column {name!r}; found are: {', '.join(row)}")
-        id = row["_id"] if isinstance(row["_id"], str) else json.dumps(row["_id"])
+        id, body = document(row, where)
         if id in seen:
             raise ValueError(f"{where}: _id {id!r} comes a second time")
         seen.add(id)
-        title, body = row.get("title") or "", row["text"]
-        yield id, assemble.text(f"{title} {body}".strip() if title else body, f"{where}: text of {id!r}")
+        yield id, body
 
 
-def _qrels(path: Path) -> dict[str, dict[str, int]]:
+def document(row: dict[str, Any], where: str) -> tuple[str, str]:
+    """(id, title and text) of a line of `corpus.jsonl` or `queries.jsonl`; ValueError begins with `where`."""
+    for name in ("_id", "text"):
+        if row.get(name) is None:
+            raise ValueError(f"{where}: no column {name!r}; found are: {', '.join(row)}")
+    id = row["_id"] if isinstance(row["_id"], str) else json.dumps(row["_id"])
+    title, body = row.get("title") or "", row["text"]
+    return id, assemble.text(f"{title} {body}".strip() if title else body, f"{where}: text of {id!r}")
+
+
+def read_qrels(path: Path) -> dict[str, dict[str, int]]:
     """Judgements of a BEIR qrels file; its first line may name the columns."""
     qrels: dict[str, dict[str, int]] = {}
     for number, line in lines(path):

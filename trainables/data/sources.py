@@ -24,7 +24,7 @@ class EvaluationSet:
 
 def training_set(data: TrainData, cache: Path | None = None) -> TrainingSet:
     """The examples that `data` names. ValueError where they cannot be read, with what to change."""
-    kind, rest = _kind(data.source, ("embedded", "ir_datasets", "datasets"), _TRAINING)
+    kind, rest = source_kind(data.source, ("embedded", "ir_datasets", "datasets"), _TRAINING)
     if kind == "embedded":
         from trainables.data.embedded import embedded_training_set
 
@@ -92,7 +92,7 @@ def split_queries(ids: list[str], validation_fraction: float) -> tuple[list[str]
 
 
 def _collection(source: str, data: EvaluationData, cache: Path | None) -> Collection:
-    kind, rest = _kind(source, ("embedded", "ir_datasets"), _EVALUATION)
+    kind, rest = source_kind(source, ("embedded", "ir_datasets"), _EVALUATION)
     if kind == "embedded":
         from trainables.data.embedded import embedded_collection
 
@@ -108,8 +108,11 @@ def _collection(source: str, data: EvaluationData, cache: Path | None) -> Collec
     return read_beir(Path(rest).expanduser(), data)
 
 
-def _kind(source: str, kinds: tuple[str, ...], accepted: str) -> tuple[str, str]:
-    """(kind, what follows the colon), or ("path", source)."""
+def source_kind(source: str, kinds: tuple[str, ...], accepted: str) -> tuple[str, str]:
+    """(kind, what follows the colon), or ("path", source) where there is such a file or folder.
+
+    ValueError for anything else; `kinds` are accepted before a colon, `accepted` says so to people.
+    """
     prefix, colon, rest = source.partition(":")
     if source == "embedded" or (colon and rest and prefix in kinds and prefix != "embedded"):
         return prefix, rest

@@ -107,11 +107,11 @@ def _evaluate(
 
     def blocks() -> Iterator[tuple[list[int], torch.Tensor]]:
         texts = list(collection.documents.values())
-        mine = _blocks(texts)[distributed.rank() :: distributed.world_size()]
+        mine = length_blocks(texts)[distributed.rank() :: distributed.world_size()]
         for positions in mine:
             encoded = encode_documents([texts[position] for position in positions])
             if statistics is not None:
-                totals.append(_total(statistics, encoded))
+                totals.append(total(statistics, encoded))
             yield positions, encoded
 
     scores, positions = top_k(torch.cat(list(vectors.values())), blocks(), DEPTH)
@@ -128,25 +128,26 @@ def _evaluate(
         split: evaluate(runs[split], {query: collection.qrels[query] for query in runs[split]}) for split in sets
     }
     if statistics is not None:
-        everywhere = [total for totals in distributed.gather_objects(totals) for total in totals]
+        everywhere = [part for totals in distributed.gather_objects(totals) for part in totals]
         documents = torch.stack(everywhere).sum(0) / len(ids)
         for split, result in results.items():
-            result.values.update(statistics.values(_total(statistics, vectors[split]) / len(runs[split]), documents))
+            result.values.update(statistics.values(total(statistics, vectors[split]) / len(runs[split]), documents))
     return results
 
 
-def _total(statistics: VectorStatistics, vectors: torch.Tensor) -> torch.Tensor:
+def total(statistics: VectorStatistics, vectors: torch.Tensor) -> torch.Tensor:
+    """The statistic summed over the rows of `vectors`, float64 on the CPU."""
     return statistics.sums(vectors).double().cpu()
 
 
 def _in_order(texts: list[str], encode: Encode) -> torch.Tensor:
     """Vectors of all texts, in their own order."""
-    blocks = _blocks(texts)
+    blocks = length_blocks(texts)
     vectors = torch.cat([encode([texts[position] for position in block]) for block in blocks])
     return vectors[torch.tensor([position for block in blocks for position in block]).argsort().to(vectors.device)]
 
 
-def _blocks(texts: list[str]) -> list[list[int]]:
-    """Positions in blocks of texts of about the same length, which spares the encoder padding."""
+def length_blocks(texts: Sequence[str]) -> list[list[int]]:
+    """Positions in blocks of `BLOCK` texts of about the same length, which spares the encoder padding."""
     order = sorted(range(len(texts)), key=lambda position: len(texts[position]), reverse=True)
     return [order[start : start + BLOCK] for start in range(0, len(order), BLOCK)]

@@ -21,21 +21,54 @@ def top_k(
     positions in the collection, vectors (rows, dim) on the device of `queries`); no position may come
     twice. Memory is the queries, one block and its scores, and the k best so far. Returned are float32
     (queries, min(k, documents)) and int64 of the same shape. Every rank must call this.
-
-    Scores are float32. Equal ones are ordered by position, so the result depends neither on the blocks nor
-    on the number of ranks. A NaN ranks below everything: a model without numbers finds nothing.
     """
-    if k < 1:
-        raise ValueError(f"k is {k}; at least 1 is needed")
+    best = dense(queries, blocks, k)
+    merged = Best(len(queries), k)
+    for keys in distributed.gather_objects(best.keys.cpu()):
+        merged.merge(keys)
+    return merged.result()
+
+
+@torch.inference_mode()
+def dense(queries: torch.Tensor, blocks: Iterable[tuple[Sequence[int], torch.Tensor]], k: int) -> Best:
+    """The k best of this process's blocks alone, otherwise as `top_k`."""
     queries = queries.float()
-    best = torch.empty(len(queries), 0, dtype=torch.int64, device=queries.device)
+    best = Best(len(queries), k, queries.device)
     for positions, vectors in blocks:
         with torch.autocast(queries.device.type, enabled=False):
             scores = queries @ vectors.float().T
-        keys = _keys(scores, torch.as_tensor(positions, dtype=torch.int64, device=queries.device))
-        best = _largest(torch.cat([best, _largest(keys, k)], dim=1), k)
-    merged = _largest(torch.cat(distributed.gather_objects(best.cpu()), dim=1), k)
-    return _unpack(merged)
+        best.add(scores, positions)
+    return best
+
+
+class Best:
+    """The k best documents of each query among those added so far.
+
+    Scores are float32. Equal ones are ordered by position, so the result depends neither on the blocks nor
+    on the order or the process in which they come. A NaN ranks below everything: a model without numbers
+    finds nothing.
+    """
+
+    def __init__(self, queries: int, k: int, device: torch.device | str = "cpu") -> None:
+        if k < 1:
+            raise ValueError(f"k is {k}; at least 1 is needed")
+        self.k = k
+        self.keys = torch.empty(queries, 0, dtype=torch.int64, device=device)
+        """(queries, at most k), best first; each tells score and position, see `_keys`."""
+
+    def add(self, scores: torch.Tensor, positions: Sequence[int]) -> None:
+        """`scores` (queries, documents), and the documents' positions in the collection, below 2**32."""
+        keys = _keys(scores, torch.as_tensor(positions, dtype=torch.int64, device=scores.device))
+        self.merge(_largest(keys, self.k))
+
+    def merge(self, keys: torch.Tensor) -> None:
+        """Take in the `keys` of another `Best` of the same queries."""
+        self.keys = _largest(torch.cat([self.keys, keys], dim=1), self.k)
+
+    def result(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """(scores, positions), float32 and int64, both (queries, at most k), best first."""
+        scores = _flip((self.keys >> 32).int()).view(torch.float32)
+        return scores, _LOW - (self.keys & _LOW)
 
 
 def _largest(keys: torch.Tensor, k: int) -> torch.Tensor:
@@ -50,11 +83,6 @@ def _keys(scores: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
     """
     scores = scores.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf) + 0.0  # -0.0 becomes 0.0
     return (_flip(scores.view(torch.int32)).long() << 32) | (_LOW - positions)
-
-
-def _unpack(keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    scores = _flip((keys >> 32).int()).view(torch.float32)
-    return scores, _LOW - (keys & _LOW)
 
 
 def _flip(bits: torch.Tensor) -> torch.Tensor:

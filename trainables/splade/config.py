@@ -11,6 +11,7 @@ from trainables.recipe import (
     EvaluationData,
     Fraction,
     NonNegativeFinite,
+    Pass,
     PositiveFinite,
     Prepared,
     Section,
@@ -87,6 +88,11 @@ class Config(TrainerConfig):
         if self.distillation == "none" and self.contrastive_weight == 0:
             raise ValueError("contrastive_weight is 0 and distillation is 'none': nothing is left to learn from")
         return self
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        tokens = self.batch_size * (self.query_length + self.document_length * (1 + self.hard_negatives))
+        return (Pass(self.steps, tokens, projected=tokens),)
 
 
 def prepare(config: Config) -> Prepared:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -39,6 +39,44 @@ def build(config: Config, context: Reach) -> SpladeRecipe:
 
 
 @dataclass(frozen=True, slots=True)
+class Encoder:
+    """See `trainables.recipe.Encoder`; also what the recipe itself is evaluated with."""
+
+    sparse: ClassVar[bool] = True
+    statistics: ClassVar[VectorStatistics] = VectorStatistics(lambda v: (v > 0).sum(0), lambda q, d: _sparsity(q, d))
+    model: SpladeEncoder
+    tokenizer: Any
+    config: Config
+    device: torch.device
+
+    @classmethod
+    def open(cls, folder: Path, config: Config, device: torch.device) -> Encoder:
+        mlm, tokenizer = encoders.load_masked_lm(str(folder), trust_remote_code=config.trust_remote_code)
+        return cls(SpladeEncoder(mlm).to(device).eval(), tokenizer, config, device)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        config = self.config
+        return {
+            "query_length": config.query_length,
+            "document_length": config.document_length,
+            "precision": encoders.computed_in(config.precision, self.device),
+        }
+
+    def queries(self, texts: list[str]) -> torch.Tensor:
+        return self._encode(texts, self.config.query_length)
+
+    def documents(self, texts: list[str]) -> torch.Tensor:
+        return self._encode(texts, self.config.document_length)
+
+    def tokens(self, texts: Sequence[str], length: int) -> Tokens:
+        return encoders.tokenize(self.tokenizer, texts, length, self.device)
+
+    def _encode(self, texts: list[str], length: int) -> torch.Tensor:
+        return encoders.encode(self.model, lambda part: self.tokens(part, length), texts, self.config.precision)
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """This rank's tokens, and what the loss must know of the global batch; see `contrastive.Drawn`."""
 
@@ -64,6 +102,7 @@ class SpladeRecipe:
         self.config, self.context, self.tokenizer = config, context, tokenizer
         self.batches, self.retrieval = batches, retrieval
         self.model = model.to(context.device)
+        self.encoder = Encoder(self.model, tokenizer, config, context.device)
         self.rules = rules(config, model.decoder.weight.shape[0])
         self.description = _describe(self)
 
@@ -76,8 +115,8 @@ class SpladeRecipe:
         if config.distillation != "none":
             teacher = torch.tensor([example.scores for example in drawn.examples], device=self.context.device)
         return Batch(
-            self._tokens(drawn.queries, config.query_length),
-            self._tokens(drawn.documents, config.document_length),
+            self.encoder.tokens(drawn.queries, config.query_length),
+            self.encoder.tokens(drawn.documents, config.document_length),
             drawn,
             teacher,
         )
@@ -117,22 +156,13 @@ class SpladeRecipe:
         return total, signals
 
     def evaluate(self, splits: Sequence[Split]) -> dict[Split, Evaluation]:
+        encoder = self.encoder
         return self.retrieval.evaluate(
-            splits,
-            lambda texts: self._encode(texts, self.config.query_length),
-            lambda texts: self._encode(texts, self.config.document_length),
-            VectorStatistics(lambda vectors: (vectors > 0).sum(0), _sparsity),
-            matching_only=True,
+            splits, encoder.queries, encoder.documents, encoder.statistics, matching_only=encoder.sparse
         )
 
     def export(self, folder: Path) -> None:
         encoders.export(self.model.mlm, self.tokenizer, folder)
-
-    def _encode(self, texts: list[str], length: int) -> torch.Tensor:
-        return encoders.encode(self.model, lambda part: self._tokens(part, length), texts, self.config.precision)
-
-    def _tokens(self, texts: Sequence[str], length: int) -> Tokens:
-        return encoders.tokenize(self.tokenizer, texts, length, self.context.device)
 
 
 def _sparsity(query: torch.Tensor, document: torch.Tensor) -> dict[str, float]:

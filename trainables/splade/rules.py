@@ -8,19 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, median
+from statistics import fmean
 
-from trainables.collapse import Rule, Signals
+from trainables.collapse import FALLING, Rule, Signals, at_chance, typical
 from trainables.splade.config import Config
 
-AT_CHANCE = 0.98
-"""A loss from this share of ln(candidates) on counts as chance."""
-
-FALLING = 0.95
-"""A loss falls if it is below this share of what it was over the window before."""
-
 SPARSIFYING = 0.98
-"""The same for the number of active terms, which changes slowly."""
+"""As `FALLING` for the number of active terms, which changes slowly."""
 
 SATURATED = 100.0
 """Scores below this are no explosion, however small they started: a large k begins near zero."""
@@ -40,27 +34,25 @@ def rules(config: Config, vocabulary: int) -> tuple[Rule, ...]:
                 return f"all {name} vectors have been zero for {window} steps, so nothing can be learned any more"
         return None
 
-    def at_chance(history: Sequence[Signals]) -> str | None:
-        """A loss at or above chance that does not fall; past the deadline, even one that does."""
-        done = len(history)
-        if done < max(2 * window, limits.grace * steps):
-            return None
-        now, before = _typical(history, "contrastive", window), _typical(history, "contrastive", window, ago=window)
-        if now < AT_CHANCE * _chance(history):
-            return None
-        told = f"contrastive loss {now:.4g} against {_chance(history):.4g} of a model that knows nothing"
-        if done >= limits.deadline * steps:
-            return f"{told}, after {done} of {steps} steps"
-        if now > FALLING * before:
-            return f"{told}, and not falling: it was {before:.4g} over the {window} steps before"
-        return None
+    def guessing(history: Sequence[Signals]) -> str | None:
+        """A loss that stays that of a model that knows nothing."""
+        return at_chance(
+            history,
+            "contrastive",
+            _chance(history),
+            "a model that knows nothing",
+            window=window,
+            grace=limits.grace * steps,
+            deadline=limits.deadline * steps,
+            steps=steps,
+        )
 
     def exploding(history: Sequence[Signals]) -> str | None:
         """Scores that grow many times over while the loss is above chance."""
         if len(history) < 2 * window:
             return None
-        start, now = _typical(history[:window], "score_scale", window), _typical(history, "score_scale", window)
-        loss = _typical(history, "contrastive", window)
+        start, now = typical(history[:window], "score_scale", window), typical(history, "score_scale", window)
+        loss = typical(history, "contrastive", window)
         if now < max(SATURATED, limits.explosion * start) or loss < _chance(history):
             return None
         return (
@@ -72,7 +64,7 @@ def rules(config: Config, vocabulary: int) -> tuple[Rule, ...]:
         """A loss that falls because the scores shrink, while the ranking stays a matter of chance."""
         if len(history) < max(3 * window, limits.grace * steps):
             return None
-        start, now = _typical(history[:window], "contrastive", window), _typical(history, "contrastive", window)
+        start, now = typical(history[:window], "contrastive", window), typical(history, "contrastive", window)
         guess = 1 / history[-1]["candidates"]
         lucky = guess + 2 * math.sqrt(guess * (1 - guess) / (window * config.batch_size))
         accuracy = fmean(signals["accuracy"] for signals in history[-window:])
@@ -87,8 +79,8 @@ def rules(config: Config, vocabulary: int) -> tuple[Rule, ...]:
         """Document vectors that are still dense past the deadline and get no sparser."""
         if len(history) < max(2 * window, limits.deadline * steps):
             return None
-        now = _typical(history, "active_document", window)
-        before = _typical(history, "active_document", window, ago=window)
+        now = typical(history, "active_document", window)
+        before = typical(history, "active_document", window, ago=window)
         if now <= limits.dense_share * vocabulary or now < SPARSIFYING * before:
             return None
         return (
@@ -97,14 +89,8 @@ def rules(config: Config, vocabulary: int) -> tuple[Rule, ...]:
         )
 
     # Without InfoNCE the scale of the scores is the teacher's, and without a regulariser nothing sparsifies.
-    contrastive = (exploding, at_chance, false_progress) if config.contrastive_weight else ()
+    contrastive = (exploding, guessing, false_progress) if config.contrastive_weight else ()
     return (all_zero, *contrastive, *((dense,) if config.lambda_document else ()))
-
-
-def _typical(history: Sequence[Signals], name: str, window: int, ago: int = 0) -> float:
-    """Median of a signal over `window` steps that ended `ago` steps ago."""
-    part = history[len(history) - window - ago : len(history) - ago]
-    return median(signals[name] for signals in part)
 
 
 def _chance(history: Sequence[Signals]) -> float:

@@ -1,0 +1,177 @@
+"""Full evaluations side by side: tables of a suite, and which differences between trials are more than chance."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from study.significance import LEVEL, Mean, holm, mean
+from study.suites import Suite
+from study.words import Trial, at, difference, label, p_value, show
+from trainables.checkpoints import write_text
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One replicate on one collection."""
+
+    trial: int
+    replicate: int
+    dataset: str
+    values: dict[str, float]
+    per_item: dict[str, dict[str, float]] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two trials on one collection, paired over its queries; a query's value is the mean over replicates."""
+
+    dataset: str
+    better: int
+    worse: int
+    gap: Mean
+    """Of the better one over the worse, with Student's interval."""
+    p: float
+    """Of ranx' paired Student test."""
+    adjusted_p: float
+    """Holm over all collections and pairs."""
+
+    @property
+    def distinct(self) -> bool:
+        return self.adjusted_p < LEVEL
+
+
+def write(
+    folder: Path, suite: Suite, summary: Mapping[str, Any], trials: Sequence[Trial], results: Sequence[Measured]
+) -> Path:
+    """Write `SUITE.json` and `SUITE.md` into `folder`; returns the page's path."""
+    values = tabled(results)
+    compared = compare(suite.metrics[0], results)
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {
+        "suite": suite.name,
+        "study": summary["study"],
+        "metric": suite.metrics[0],
+        "trials": [
+            {
+                "number": trial["number"],
+                "params": trial.get("params"),
+                "mean": _means(values[trial["number"]]),
+                "datasets": values[trial["number"]],
+                "replicates": [
+                    {"replicate": one.replicate, "dataset": one.dataset, "values": one.values}
+                    for one in results
+                    if one.trial == trial["number"]
+                ],
+            }
+            for trial in trials
+        ],
+        "comparisons": [asdict(one) for one in compared],
+    }
+    write_text(folder / f"{suite.name}.json", json.dumps(content, indent=2))
+    page = folder / f"{suite.name}.md"
+    write_text(page, _page(suite, summary, trials, values, compared))
+    return page
+
+
+def tabled(results: Sequence[Measured]) -> dict[int, dict[str, dict[str, float]]]:
+    """Trial -> collection -> metric -> mean over replicates."""
+    grouped: dict[int, dict[str, list[dict[str, float]]]] = {}
+    for one in results:
+        grouped.setdefault(one.trial, {}).setdefault(one.dataset, []).append(one.values)
+    return {
+        trial: {
+            dataset: {metric: fmean(values[metric] for values in found) for metric in found[0]}
+            for dataset, found in datasets.items()
+        }
+        for trial, datasets in grouped.items()
+    }
+
+
+def compare(metric: str, results: Sequence[Measured]) -> list[Compared]:
+    """Every pair of trials on every collection; empty for a single trial."""
+    items: dict[str, dict[int, dict[str, float]]] = {}
+    for dataset in dict.fromkeys(one.dataset for one in results):
+        for trial in dict.fromkeys(one.trial for one in results):
+            found = [one.per_item[metric] for one in results if (one.trial, one.dataset) == (trial, dataset)]
+            items.setdefault(dataset, {})[trial] = {q: fmean(values[q] for values in found) for q in found[0]}
+    pairs: list[tuple[str, int, int, Mean, float]] = []
+    for dataset, by_trial in items.items():
+        for one, other in combinations(by_trial, 2):
+            if len(by_trial[one]) < 2:
+                continue
+            means = {trial: fmean(by_trial[trial].values()) for trial in (one, other)}
+            better, worse = sorted((one, other), key=lambda trial: -means[trial])
+            queries = list(by_trial[better])
+            left, right = ([by_trial[trial][query] for query in queries] for trial in (better, worse))
+            gap = mean([a - b for a, b in zip(left, right, strict=True)])
+            pairs.append((dataset, better, worse, gap, _paired_p(left, right)))
+    adjusted = holm([p for *_, p in pairs])
+    return [Compared(*pair, p) for pair, p in zip(pairs, adjusted, strict=True)]
+
+
+def _paired_p(left: Sequence[float], right: Sequence[float]) -> float:
+    """ranx' two-sided paired Student test; 1 for two that are equal query by query.
+
+    ranx is imported here because that takes seconds.
+    """
+    from ranx.statistical_tests import paired_student_t_test
+
+    p = float(paired_student_t_test(left, right)[0])
+    return 1.0 if math.isnan(p) else p
+
+
+def _means(datasets: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Metric -> mean over collections, each counting the same."""
+    names = next(iter(datasets.values()))
+    return {name: fmean(values[name] for values in datasets.values()) for name in names}
+
+
+def _page(
+    suite: Suite,
+    summary: Mapping[str, Any],
+    trials: Sequence[Trial],
+    values: Mapping[int, Mapping[str, Mapping[str, float]]],
+    compared: Sequence[Compared],
+) -> str:
+    lines = [f"# {summary['study']} on {suite.name}", ""]
+    datasets = [dataset.name for dataset in suite.datasets]
+    for metric in values[trials[0]["number"]][datasets[0]]:
+        heads = [f"trial {trial['number']}, {at(trial, summary['parameter'])}" for trial in trials]
+        rows = [[name, *(show(values[trial["number"]][name][metric]) for trial in trials)] for name in datasets]
+        if len(datasets) > 1:
+            rows.append(["mean", *(show(_means(values[trial["number"]])[metric]) for trial in trials)])
+        lines += [*_table([label(metric), *heads], rows), ""]
+    if compared:
+        lines += [
+            f"Differences in {label(suite.metrics[0])}, paired over queries: Student's t by ranx, Holm over "
+            f"{len(compared)} comparison(s).",
+            "",
+            *_table(["", "better", "worse", "difference", "95% interval", "adjusted", ""], map(_row, compared)),
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def _row(one: Compared) -> list[str]:
+    return [
+        one.dataset, f"trial {one.better}", f"trial {one.worse}", difference(one.gap.value),
+        f"{difference(one.gap.low)} to {difference(one.gap.high)}", p_value(one.adjusted_p),
+        "" if one.distinct else "may be chance",
+    ]  # fmt: skip
+
+
+def _table(head: Sequence[str], rows: Any) -> list[str]:
+    """Markdown that also reads well where it is not rendered."""
+    table = [list(head), *rows]
+    widths = [max(len(row[column]) for row in table) for column in range(len(head))]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in table
+    ]
+    return [lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]

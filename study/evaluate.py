@@ -1,0 +1,287 @@
+"""Full evaluation of finished trials: `python -m study.evaluate NAME --suite SUITE --trials best|N,...`.
+
+The search is led by something cheap; what is published is measured here, on all documents of each collection.
+The same command carries on after whatever happened, and encodes no document twice.
+
+Exit codes: 0 finished, 1 the evaluation failed, 2 the request is wrong, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from study import spec
+from study.comparison import Measured, write
+from study.findings import read_summary
+from study.lock import Held, Lock
+from study.run import FAILED, FINISHED, INTERRUPTED, WRONG, keep_screen
+from study.suites import SUITES, Dataset, Suite, resolve
+from trainables.checkpoints import write_text
+from trainables.data.corpora import open_corpus
+from trainables.evaluation.measurement import Counting, Measurement, Precision, model_identity, remove_leftovers
+
+SAY_EVERY_S = 10.0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m study.evaluate",
+        description="Measure finished trials on whole collections, or carry on where that was interrupted.",
+    )
+    parser.add_argument("name", metavar="NAME", help="a study of search_spaces/, or the path of a .py file")
+    parser.add_argument(
+        "--suite", required=True, metavar="SUITE", help=f"{', '.join(SUITES)}, or a folder in BEIR layout"
+    )
+    parser.add_argument("--trials", required=True, metavar="best|N,...", help="the study's best trial, or numbers")
+    parser.add_argument("--storage", type=Path, metavar="DIR", help="folder of the study (default: studies/NAME)")
+    parser.add_argument("--address", metavar="ADDR", help="Ray cluster (default: one on this machine)")
+    parser.add_argument("--workers", type=int, metavar="N", help="workers (default: as many as there is room for)")
+    parser.add_argument(
+        "--cache", type=Path, metavar="DIR", help="folder for vectors, seen by all nodes (default: in the storage)"
+    )
+    parser.add_argument(
+        "--vectors", choices=("float32", "float16"), default="float32", help="what documents' vectors are kept in"
+    )
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    screen = Screen()
+    try:
+        return run(options, screen)
+    except (ValueError, Held) as error:
+        screen.say(f"error: {error}")
+        return WRONG
+    except KeyboardInterrupt:
+        screen.say("interrupted; the same command carries on")
+        return INTERRUPTED
+    except Exception as error:
+        traceback.print_exc()
+        # Of a worker's traceback, the last line.
+        reason = " ".join(str(error).strip().splitlines()[-1:])[:500]
+        screen.say(f"error: the evaluation failed: {type(error).__name__}: {reason}\nThe same command carries on.")
+        return FAILED
+
+
+class Screen:
+    """Standard output for the result, standard error for what happens meanwhile."""
+
+    def __init__(self) -> None:
+        self.out, self.err = sys.stdout, sys.stderr
+
+    def keep(self, log: Path) -> None:
+        """Whatever libraries print goes to `log` from now on."""
+        self.out, self.err = keep_screen(log)
+
+    def say(self, message: str) -> None:
+        print(message, file=self.err, flush=True)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A measurement, and what it is called."""
+
+    trial: int
+    replicate: int
+    dataset: Dataset
+    measurement: Measurement
+    path: Path
+    """Where its result goes."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.dataset.name}, trial {self.trial}, replicate {self.replicate}"
+
+
+def run(options: argparse.Namespace, screen: Screen) -> int:
+    """Check the request, then measure; raises ValueError or Held for a request that cannot be met."""
+    if options.workers is not None and options.workers < 1:
+        raise ValueError(f"--workers {options.workers}: at least 1 is needed")
+    suite = resolve(options.suite)
+    name, path = spec.find(options.name)
+    storage = (options.storage or Path("studies") / name).resolve()
+    summary = read_summary(storage / "summary.json")
+    _, study = spec.load(path, summary.get("profile"), {}, {})
+    trials = chosen(summary, options.trials)
+    place = storage / "evaluation"
+    cache = (options.cache or place / "cache").resolve()
+    locks = [Lock(place / "lock"), Lock(cache / "lock")]
+    try:
+        planned = plan(study.trainer, storage, trials, suite, options.vectors, cache, screen.say)
+        missing = [one for one in planned if read_result(one) is None]
+        if missing:
+            _measure(missing, study.resources, options, place, screen)
+        results = [measured(one) for one in planned]
+        page = write(place, suite, summary, trials, results)
+    finally:
+        for lock in locks:
+            lock.release()
+    print(page.read_text(), end="", file=screen.out, flush=True)
+    screen.say(f"{page}, with all figures in {page.with_suffix('.json')}")
+    return FINISHED
+
+
+def chosen(summary: dict[str, Any], asked: str) -> list[dict[str, Any]]:
+    """The entries of the trials that `--trials` names; ValueError for one that is not there or not finished."""
+    trials = {trial["number"]: trial for trial in summary["trials"]}
+    complete = [number for number, trial in trials.items() if trial["state"] == "complete"]
+    finished = f"finished are {', '.join(map(str, complete))}" if complete else "no trial is finished"
+    if asked == "best":
+        numbers = list(summary.get("best") or ())
+        if not numbers:
+            raise ValueError(f"--trials best: {summary['study']} has no best trial yet; {finished}")
+    else:
+        parts = [part.strip() for part in asked.split(",")]
+        if not all(part.isdecimal() for part in parts):
+            raise ValueError(f"--trials {asked}: give 'best', or numbers of trials such as 0,3; {finished}")
+        numbers = list(dict.fromkeys(map(int, parts)))
+    for number in numbers:
+        if number not in trials:
+            raise ValueError(f"--trials {asked}: {summary['study']} has no trial {number}; {finished}")
+        if number not in complete:
+            raise ValueError(f"--trials {asked}: trial {number} is {trials[number]['state']}; {finished}")
+    return [trials[number] for number in numbers]
+
+
+def plan(
+    trainer: str,
+    storage: Path,
+    trials: Sequence[dict[str, Any]],
+    suite: Suite,
+    vectors: Precision,
+    cache: Path,
+    say: Callable[[str], None],
+) -> list[Planned]:
+    """All measurements of a suite, model after model, so that a worker seldom changes its encoder.
+
+    Opens every collection: ValueError where one cannot be read or a trial has no exported model.
+    """
+    models = []
+    configs = trial_configs(trainer, storage)
+    for trial in trials:
+        number = trial["number"]
+        folders = sorted((storage / "trials" / f"{number:04d}").glob("replicate-*/model"))
+        if not folders or number not in configs:
+            raise ValueError(f"trial {number} of {storage} has no exported model in trials/{number:04d}/replicate-*/")
+        for folder in folders:
+            replicate = int(folder.parent.name.removeprefix("replicate-"))
+            models.append((number, replicate, folder, model_identity(folder)))
+    opened = []
+    for dataset in suite.datasets:
+        say(f"{dataset.name}: reading {dataset.source}")
+        opened.append((dataset, *open_corpus(dataset.source, cache)))
+    return [
+        Planned(
+            number, replicate, dataset,
+            Measurement(
+                trainer, configs[number], folder, identity, corpus, questions,
+                Counting(suite.metrics, dataset.own_id, dataset.relevant), vectors, cache,
+            ),
+            storage / "evaluation" / suite.name / dataset.name / f"trial-{number:04d}-replicate-{replicate}.json",
+        )
+        for number, replicate, folder, identity in models
+        for dataset, corpus, questions in opened
+    ]  # fmt: skip
+
+
+def trial_configs(trainer: str, storage: Path) -> dict[int, dict[str, Any]]:
+    """Number -> config of each trial, as it was begun, from the study's journal."""
+    model = spec.trainer_module(trainer).Config
+    configs: dict[int, dict[str, Any]] = {}
+    with (storage / "journal.jsonl").open() as lines:
+        for line in lines:
+            if '"op":"trial"' not in line or not line.endswith("\n"):
+                continue
+            entry = json.loads(line)
+            tree: dict[str, Any] = {}
+            for key, value in entry["params"].items():
+                *sections, leaf = key.split(".")
+                node = tree
+                for section in sections:
+                    node = node.setdefault(section, {})
+                node[leaf] = value
+            # The study's seed is written beside the config.
+            tree.pop("seed")
+            configs[entry["trial"]] = model(**tree).model_dump(mode="json", exclude={"cache"})
+    return configs
+
+
+def read_result(planned: Planned) -> dict[str, Any] | None:
+    """What an earlier launch measured; None where it did not, or measured something else."""
+    if not planned.path.exists():
+        return None
+    result = json.loads(planned.path.read_text())
+    return result if result["identity"] == planned.measurement.identity else None
+
+
+def measured(planned: Planned) -> Measured:
+    """The result that is there now."""
+    result = read_result(planned)
+    assert result is not None
+    return Measured(planned.trial, planned.replicate, planned.dataset.name, result["values"], result["per_item"])
+
+
+def _measure(
+    planned: Sequence[Planned], resources: spec.Resources, options: argparse.Namespace, place: Path, screen: Screen
+) -> None:
+    remove_leftovers(planned[0].measurement.cache)
+    shards = sum(one.measurement.shards for one in planned)
+    documents = sum(one.measurement.corpus.size for one in planned)
+    screen.say(f"{len(planned)} measurement(s), {documents:,} documents in {shards} shard(s); starting Ray")
+    screen.keep(place / "logs" / "driver.log")
+    from study import sharded
+    from study.executor import Engine
+
+    engine = Engine(place, options.address)
+    try:
+        engine.start()
+        said = began = time.monotonic()
+        done = encoded = 0
+        for event in sharded.run([one.measurement for one in planned], resources, options.workers):
+            one = planned[event.measurement]
+            if isinstance(event, sharded.Finished):
+                _keep(one, event)
+                metric = one.measurement.counting.metrics[0]
+                screen.say(f"{one.title}: {metric} {event.result.values[metric]:.4f}")
+                continue
+            done += 1
+            if done == 1:
+                # The workers' start is no part of their pace.
+                began = time.monotonic()
+                continue
+            encoded += event.documents if event.encoded else 0
+            if time.monotonic() - said > SAY_EVERY_S:
+                said = time.monotonic()
+                screen.say(f"{done} of {shards} shards, {encoded / (said - began):,.0f} documents/s; {one.title}")
+    finally:
+        engine.stop()
+
+
+def _keep(planned: Planned, event: Any) -> None:
+    planned.path.parent.mkdir(parents=True, exist_ok=True)
+    measurement = planned.measurement
+    result = {
+        "identity": measurement.identity,
+        "model": measurement.model_identity,
+        "collection": measurement.corpus.identity,
+        "documents": measurement.corpus.size,
+        "queries": len(measurement.questions.queries),
+        "settings": event.settings | {"vectors": measurement.precision},
+        "values": event.result.values,
+        "per_item": event.result.per_item,
+    }
+    write_text(planned.path, json.dumps(result))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""A study as a Ray job: the command, files and variables that are sent to a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from study import package, provenance, run
+from study.tracking_uri import SQLITE, sqlite_path
+from trainables import overrides
+
+TRACKING = (
+    "MLFLOW_TRACKING_URI",
+    "MLFLOW_TRACKING_USERNAME",
+    "MLFLOW_TRACKING_PASSWORD",
+    "MLFLOW_TRACKING_TOKEN",
+    "MLFLOW_TRACKING_INSECURE_TLS",
+)
+"""Variables that a study's tracking server needs; passed where they are set."""
+
+STOP_S = 600
+"""How long a stopped study may take to end its trials before Ray kills it; Ray's own default is 3 s."""
+
+HERE_ALONE = {"name", "list", "address", "storage", "ledger", "tracking_uri", "dry_run", "help"}
+"""Options of `study.run` that are not passed on as they are."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is sent to the cluster."""
+
+    prefix: str
+    """Its submissions are PREFIX-1, PREFIX-2, ...: one study in one storage folder."""
+    entrypoint: str
+    variables: Mapping[str, str]
+    """Environment variables; their values are never shown."""
+    installs: Mapping[str, str]
+    """Ray's installer -> requirements file."""
+    files: Mapping[str, Path]
+    plan: str
+
+    def shown(self) -> str:
+        """What `--dry-run` prints."""
+        size = sum(path.stat().st_size for path in self.files.values())
+        installed = ", ".join(f"{kind} -r {file}" for kind, file in self.installs.items())
+        return "\n".join(
+            [
+                self.plan,
+                "job",
+                f"  id          {self.prefix}-N",
+                f"  entrypoint  {self.entrypoint}",
+                f"  sent        {len(self.files)} files, {size / 2**20:.1f} MiB",
+                f"  installed   {installed or 'nothing: the nodes have everything'}",
+                f"  environment {', '.join(self.variables)}",
+            ]
+        )
+
+
+def build(options: argparse.Namespace) -> Job:
+    """Check the request as far as that is possible from here; raises ValueError."""
+    name, path, profile, study = run.requested(options)
+    storage = _storage(options, name)
+    urls = {
+        "MLFLOW_TRACKING_URI": options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI"),
+        "STUDY_LEDGER": options.ledger or os.environ.get("STUDY_LEDGER"),
+    }
+    for option, url in zip(("--tracking-uri", "--ledger"), urls.values(), strict=True):
+        if url and url.startswith(SQLITE) and not sqlite_path(url).is_absolute():
+            raise ValueError(f"{option} {url}: give an absolute path (sqlite:////...) that the cluster's head sees")
+    for key, value in overrides.parse(options.set).items():
+        if isinstance(value, str) and not Path(value).is_absolute() and Path(value).exists():
+            raise ValueError(f"--set {key}={value}: a path on this machine; give an absolute one that all nodes see")
+    files = package.files(study_file=path)
+    on_cluster = next(there for there, here in files.items() if here == path)
+    words = ["python", "-m", "study.run", name if on_cluster == f"search_spaces/{name}.py" else on_cluster]
+    words += ["--address", "auto", "--storage", str(storage), *_passed_on(options)]
+    # URLs may hold a password, and a job's command is shown to whoever looks at the dashboard. What is not given
+    # here is left to the environment of the head.
+    variables = _variables(options.env) | {variable: url for variable, url in urls.items() if url}
+    tracking_uri = (
+        urls["MLFLOW_TRACKING_URI"] or f"$MLFLOW_TRACKING_URI of the head, else {run.default_tracking(storage)}"
+    )
+    return Job(
+        prefix=prefix(name, storage),
+        entrypoint=shlex.join(words),
+        variables=variables | provenance.git_state() | {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_S)},
+        installs={kind: str(_file(kind, file)) for kind in ("pip", "uv") if (file := getattr(options, kind))},
+        files=files,
+        plan=run.plan(name, profile, study, storage, tracking_uri, outlook=None),
+    )
+
+
+def prefix(name: str, storage: Path) -> str:
+    """The same for each submission of one study in one storage folder, and different for any other.
+
+    >>> prefix("my study", Path("/shared/studies/mine"))
+    'my-study-441c3e'
+    """
+    digest = hashlib.sha256(f"{name}\n{storage}".encode()).hexdigest()[:6]
+    return f"{re.sub(r'[^A-Za-z0-9_.]+', '-', name)}-{digest}"
+
+
+def _storage(options: argparse.Namespace, name: str) -> Path:
+    if options.storage is None:
+        raise ValueError(f"--storage is missing: a folder that all nodes of the cluster see, such as /shared/{name}")
+    if not options.storage.is_absolute():
+        raise ValueError(
+            f"--storage {options.storage} is relative, and means something else on the cluster; give the absolute path "
+            "of a folder that all its nodes see"
+        )
+    return Path(os.path.normpath(options.storage))
+
+
+def _passed_on(options: argparse.Namespace) -> list[str]:
+    """The options of `study.run` that were given, as words of its command line."""
+    words = []
+    for action in run.parser()._actions:
+        value = getattr(options, action.dest, None)
+        if action.dest in HERE_ALONE or value == action.default:
+            continue
+        option = action.option_strings[-1]
+        if value is True:
+            words.append(option)
+        for item in value if isinstance(value, list) else [] if value is True else [value]:
+            words += [option, str(item)]
+    return words
+
+
+def _variables(names: list[str]) -> dict[str, str]:
+    for name in names:
+        if name not in os.environ:
+            hint = "give the name alone, so that the value stays out of sight" if "=" in name else "it is not set here"
+            raise ValueError(f"--env {name.partition('=')[0]}: {hint}")
+    return {name: os.environ[name] for name in (*TRACKING, *names) if name in os.environ}
+
+
+def _file(kind: str, file: Path) -> Path:
+    if not file.is_file():
+        raise ValueError(f"--{kind} {file}: no such file; name a requirements file")
+    return file

@@ -1,0 +1,143 @@
+"""Ray's job server, with every refusal as one sentence; the only use of `ray.job_submission`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import requests
+from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
+from ray.exceptions import AuthenticationError
+from ray.job_submission import JobDetails, JobSubmissionClient
+
+CONNECT_S, ANSWER_S, UPLOAD_S = 10.0, 30.0, 300.0
+"""How long a connection, an answer and the answer to an upload may take."""
+POLL_S = 1.0
+LOST_FOR_S = 60.0
+"""How long `follow` waits for a job server that does not answer."""
+
+for chatty in (
+    "ray.dashboard.modules.dashboard_sdk",
+    "ray._private.runtime_env.packaging",
+    "ray._private.authentication.authentication_token_setup",
+):
+    logging.getLogger(chatty).setLevel(logging.ERROR)
+
+
+WHERE = "give the token as RAY_AUTH_TOKEN, as the file RAY_AUTH_TOKEN_PATH or in ~/.ray/auth_token"
+
+
+class Refused(ValueError):
+    """The job server cannot or will not do what was asked."""
+
+
+class Unavailable(Refused):
+    """The job server does not answer now; it may later."""
+
+
+class Jobs(JobSubmissionClient):
+    """The jobs of the cluster whose dashboard is at `address`, `http(s)://HOST:8265`.
+
+    `verify` is False or the file or folder of the certificates to trust. A token is sent where Ray finds one:
+    RAY_AUTH_TOKEN, the file RAY_AUTH_TOKEN_PATH, ~/.ray/auth_token, unless RAY_AUTH_MODE says otherwise.
+    """
+
+    def __init__(self, address: str, headers: Mapping[str, str], verify: bool | str) -> None:
+        self.shown = address.rstrip("/")
+        try:
+            maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+            super().__init__(address, headers=dict(headers), verify=verify)
+        except AuthenticationError as error:
+            # Raised where the token that RAY_AUTH_MODE or RAY_AUTH_TOKEN_PATH promises is not there.
+            raise Refused(f"{str(error).partition('. ')[0]}; {WHERE}") from error
+        except (RuntimeError, requests.HTTPError, json.JSONDecodeError, KeyError, TypeError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise Refused(f"--address {self.shown}: the server there is not Ray's job server ({reason})") from error
+
+    def of(self, prefix: str) -> list[JobDetails]:
+        """Jobs submitted as `prefix`-1, -2, ..., in this order."""
+        numbered = {
+            int(number): job
+            for job in self.list_jobs()
+            for begin, _, number in [(job.submission_id or "").rpartition("-")]
+            if begin == prefix and number.isdigit()
+        }
+        return [numbered[number] for number in sorted(numbered)]
+
+    def end(self, submission_id: str) -> JobDetails:
+        """The job after its end, for which this waits."""
+        while not (job := self.get_job_info(submission_id)).status.is_terminal():
+            time.sleep(POLL_S)
+        return job
+
+    def follow(self, submission_id: str, write: Callable[[str], Any]) -> JobDetails:
+        """Write what the job prints until it ends; the job after its end.
+
+        Whole logs are fetched and their new part is written: plain requests pass proxies that cut a connection
+        on which nothing moves. They are short, because what a study's libraries print goes to its storage.
+        """
+        shown, heard = 0, time.monotonic()
+        while True:
+            try:
+                job = self.get_job_info(submission_id)
+                text = self.get_job_logs(submission_id)
+            except Unavailable:
+                if time.monotonic() - heard > LOST_FOR_S:
+                    raise
+            else:
+                heard = time.monotonic()
+                write(text[shown:])
+                shown = len(text)
+                if job.status.is_terminal():
+                    return job
+            time.sleep(POLL_S)
+
+    def _do_request(self, method: str, endpoint: str, **keywords: Any) -> requests.Response:
+        """Ray's own request waits for ever for a server that does not answer."""
+        patience = (CONNECT_S, UPLOAD_S if method == "PUT" else ANSWER_S)
+        try:
+            return super()._do_request(method, endpoint, timeout=patience, **keywords)
+        except AuthenticationError as error:
+            if "required" in str(error).partition(":")[0]:
+                raise Refused(f"--address {self.shown}: the cluster wants a token; {WHERE}") from error
+            raise Refused(
+                f"--address {self.shown}: the cluster was started with another token than ours; {WHERE}"
+            ) from error
+        except requests.exceptions.SSLError as error:
+            raise Refused(
+                f"--address {self.shown}: its certificate is not trusted ({_reason(error)}); --verify FILE names the "
+                "certificates to trust"
+            ) from error
+        except (requests.ConnectionError, requests.Timeout) as error:
+            raise Unavailable(f"--address {self.shown}: no server answers there ({_reason(error)})") from error
+        except requests.RequestException as error:
+            raise Refused(f"--address {self.shown}: {_reason(error)}") from error
+
+    def _raise_error(self, answer: requests.Response) -> None:
+        text = answer.text.strip()
+        if answer.status_code == 404 and "does not exist" in text:
+            raise Refused(f"{text.splitlines()[0]} on the cluster at {self.shown}")
+        last = text.splitlines()[-1] if text else "without a word"
+        kind = Unavailable if answer.status_code >= 500 else Refused
+        raise kind(f"the cluster at {self.shown} answers {answer.status_code}: {last[:500]}")
+
+
+def verified(text: str | None) -> bool | str:
+    """`--verify` as `requests` takes it; raises ValueError for certificates that are not there."""
+    if text is None or text == "no":
+        return text is None
+    if not Path(text).exists():
+        raise ValueError(f"--verify {text}: no such file or folder; name certificates to trust, or 'no'")
+    return text
+
+
+def _reason(error: Exception) -> str:
+    """The innermost reason of what `requests` wraps several times."""
+    found: BaseException = error
+    while found.args and isinstance(found.args[0], BaseException):
+        found = found.args[0]
+    return str(getattr(found, "reason", None) or found).rpartition(": ")[2]

@@ -1,0 +1,107 @@
+"""A Ray cluster with token authentication on this machine, from `ray start`, with ports and folders of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import requests
+from launches import MARK, ROOT, free_port, marked, until
+
+RAY = Path(sys.executable).parent / "ray"
+
+
+class Cluster:
+    """`head` starts it, `node` adds a node; everything it started is gone on leaving the context."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        self.mark = uuid.uuid4().hex
+        # A short path: Ray puts Unix sockets below it, whose names may have 107 bytes.
+        self.folder = Path(tempfile.mkdtemp(prefix="r", dir="/tmp"))
+        self.port, self.dashboard = free_port(), free_port()
+        self.nodes: list[subprocess.Popen] = []
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.dashboard}"
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        """What a process of this cluster finds; a home of its own, because Ray keeps a token in the user's."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "MLFLOW_", "STUDY_"))}
+        path = f"{RAY.parent}{os.pathsep}{os.environ['PATH']}"
+        own = {MARK: self.mark, "HOME": str(self.folder), "PATH": path, "OMP_NUM_THREADS": "1"}
+        return kept | own | {"MLFLOW_DISABLE_TELEMETRY": "true"} | variables
+
+    def with_token(self, **variables: str) -> dict[str, str]:
+        return self.environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=self.token, **variables)
+
+    def head(self, cpus: int) -> None:
+        """Start the head and wait until its dashboard answers."""
+        self._start(
+            "--head", f"--port={self.port}", f"--num-cpus={cpus}", "--node-ip-address=127.0.0.1",
+            f"--dashboard-port={self.dashboard}", f"--temp-dir={self.folder / 'r'}",
+            f"--ray-client-server-port={free_port()}", "--include-dashboard=true",
+        )  # fmt: skip
+        until(self._answers, "the dashboard", pause_s=0.3)
+
+    def node(self, cpus: int) -> subprocess.Popen:
+        """Add a node; its process ends when the node does."""
+        return self._start(f"--address=127.0.0.1:{self.port}", f"--num-cpus={cpus}")
+
+    def _start(self, *arguments: str) -> subprocess.Popen:
+        log = (self.folder / f"node-{len(self.nodes)}.log").open("w")
+        small = ["--dashboard-agent-listen-port=0", "--object-store-memory=200000000", "--disable-usage-stats"]
+        node = subprocess.Popen(
+            [RAY, "start", "--block", *arguments, *small], env=self.with_token(TMPDIR=str(self.folder)),
+            cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        self.nodes.append(node)
+        return node
+
+    def nodes_alive(self) -> int:
+        """Nodes that have joined and are alive, as the dashboard has them."""
+        summary = self._get("/nodes?view=summary").json()["data"]["summary"]
+        return sum(node["raylet"].get("state") == "ALIVE" for node in summary)
+
+    def _answers(self) -> bool:
+        assert self.nodes[0].poll() is None, (self.folder / "node-0.log").read_text()[-3000:]
+        with suppress(requests.RequestException):
+            return self._get("/api/version").status_code == 200
+        return False
+
+    def _get(self, path: str) -> requests.Response:
+        return requests.get(self.address + path, headers={"Authorization": f"Bearer {self.token}"}, timeout=5)
+
+    def submit(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """`python -m study.submit` with the cluster's token."""
+        return submit(*arguments, "--address", self.address, env=self.with_token(**variables), cwd=self.folder)
+
+    def alive(self) -> list[psutil.Process]:
+        return marked(self.mark)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        while left := self.alive():
+            for process in left:
+                with suppress(psutil.Error):
+                    process.kill()
+            for node in self.nodes:
+                node.poll()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def submit(*arguments: str, env: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "study.submit", *arguments], cwd=cwd, env=env | {"PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip

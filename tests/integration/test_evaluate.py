@@ -1,0 +1,185 @@
+"""`python -m study.evaluate`: results on the real command line, and every request that it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import evaluation
+import pytest
+import torch
+
+from study import evaluate
+from study.comparison import Measured, compare
+from study.lock import Lock
+from study.significance import holm, mean
+from trainables import encoders
+from trainables.evaluation.metrics import METRICS
+from trainables.evaluation.retrieval import Retrieval
+from trainables.recipe import EvaluationData
+from trainables.splade.config import Config
+from trainables.splade.model import rescale_head
+from trainables.splade.recipe import Encoder
+
+ROOT = Path(__file__).resolve().parents[2]
+STUDY = """
+from study.spec import Budget, Objective, Study
+from trainables.splade.config import Config
+
+def space(trial):
+    trial.suggest_float("k", 1, 8, log=True)
+
+STUDY = {"embedded": Study(question="?", trainer="splade", parameter="k", space=space, config=Config(),
+    objectives=(Objective(name="ndcg_at_10"),), budget=Budget(trials=4))}
+"""
+CONFIG = Config(query_length=16, document_length=24)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A folder with a study of four trials, the first of them with two replicates, and a suite of two folders."""
+    folder = tmp_path_factory.mktemp("made")
+    for seed, name in enumerate(("one", "two")):
+        evaluation.generate(folder / "suite" / name, passages=60 + 20 * seed, queries=12)
+    storage = folder / "storage"
+    trials = [({"k": k}, CONFIG.model_copy(update={"k": k}), "complete") for k in (1.0, 8.0, 2.0)]
+    for number, replicate, k in ((0, 0, 1.0), (0, 1, 2.0), (1, 0, 8.0)):
+        mlm, tokenizer = encoders.load_masked_lm("embedded")
+        rescale_head(mlm, k, "tied", False)
+        model = storage / "trials" / f"{number:04d}" / f"replicate-{replicate}" / "model"
+        model.mkdir(parents=True)
+        encoders.export(mlm, tokenizer, model)
+    evaluation.record(storage, "k", [*trials, ({"k": 4.0}, CONFIG, "pruned")])
+    (folder / "made.py").write_text(STUDY)
+    return folder
+
+
+def arguments(made: Path, *more: str, suite: str = "suite", trials: str = "0,1") -> list[str]:
+    return [str(made / "made.py"), "--storage", str(made / "storage"), "--suite", str(made / suite), "--trials", trials,
+            *more]  # fmt: skip
+
+
+def test_results_are_those_of_the_evaluation_in_memory(made: Path, capsys) -> None:
+    command = [sys.executable, "-m", "study.evaluate", *arguments(made)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=made, env=environment, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "| nDCG@10 | trial 0, k = 1 | trial 1, k = 8 |" in done.stdout
+    assert "6 measurement(s), 420 documents in 6 shard(s)" in done.stderr
+    content = json.loads((made / "storage" / "evaluation" / "suite.json").read_text())
+    assert [trial["number"] for trial in content["trials"]] == [0, 1]
+    torch.set_num_threads(1)
+    for trial in content["trials"]:
+        for found in trial["replicates"]:
+            expected = in_memory(made, trial["number"], found["replicate"], found["dataset"])
+            assert found["values"] == pytest.approx(expected, rel=1e-9)
+        for name, values in trial["datasets"].items():
+            parts = [found["values"] for found in trial["replicates"] if found["dataset"] == name]
+            assert values["flops"] == pytest.approx(sum(part["flops"] for part in parts) / len(parts))
+        assert trial["mean"]["ndcg_at_10"] == pytest.approx(
+            sum(values["ndcg_at_10"] for values in trial["datasets"].values()) / 2
+        )
+    assert len(content["comparisons"]) == 2
+    # Once more: everything is there, nothing is started.
+    capsys.readouterr()
+    assert evaluate.main(arguments(made)) == 0
+    again = capsys.readouterr()
+    assert again.out == done.stdout
+    assert "starting Ray" not in again.err
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(900)
+def test_an_evaluation_that_is_killed_is_carried_on(tmp_path: Path) -> None:
+    """The short form of `tests/chaos/evaluation.py`, too short to say anything about memory."""
+    evaluation.story(tmp_path, passages=6_000, queries=40, workers=2, sample=5)
+
+
+def in_memory(made: Path, trial: int, replicate: int, dataset: str) -> dict[str, float]:
+    model = made / "storage" / "trials" / f"{trial:04d}" / f"replicate-{replicate}" / "model"
+    encoder = Encoder.open(model, CONFIG, torch.device("cpu"))
+    source = str(made / "suite" / dataset)
+    retrieval = Retrieval(EvaluationData(source=source, test_source=source))
+    found = retrieval.evaluate(("test",), encoder.queries, encoder.documents, encoder.statistics, encoder.sparse)
+    return found["test"].values
+
+
+REFUSED = [
+    ({"suite": "nowhere"}, "unknown suite '.*nowhere'; There are beir13, nanobeir, msmarco-dev, trec-dl-2019"),
+    ({"suite": "storage"}, "neither it nor a folder in it has a corpus.jsonl"),
+    ({"trials": "7"}, "--trials 7: made has no trial 7; finished are 0, 1, 2"),
+    ({"trials": "3"}, "--trials 3: trial 3 is pruned; finished are 0, 1, 2"),
+    ({"trials": "0,3"}, "--trials 0,3: trial 3 is pruned"),
+    ({"trials": "2"}, "trial 2 of .* has no exported model"),
+    ({"trials": "first"}, "--trials first: give 'best', or numbers of trials such as 0,3"),
+    ({"trials": ""}, "--trials : give 'best', or numbers"),
+]
+
+
+@pytest.mark.parametrize(("changed", "message"), REFUSED)
+def test_refused(made: Path, capsys, changed: dict[str, str], message: str) -> None:
+    assert_refused(arguments(made, **changed), message, capsys)
+
+
+def test_more_refusals(made: Path, capsys, tmp_path: Path) -> None:
+    assert_refused(arguments(made, "--workers", "0"), "--workers 0: at least 1", capsys)
+    assert_refused(arguments(made, "--storage", str(tmp_path)), "summary.json does not exist", capsys)
+    assert_refused(["nowhere.py", *arguments(made)[1:]], "study file 'nowhere.py' does not exist", capsys)
+    assert_refused(["splade_k_serach", *arguments(made)[1:]], "did you mean 'splade_k_search'", capsys)
+    assert_refused([*arguments(made)[:3], "--suite", "beir31", "--trials", "0"], "did you mean 'beir13'", capsys)
+    (tmp_path / "corpus.jsonl").write_text('{"_id": "d", "text": "t"}')
+    assert_refused(arguments(made, "--suite", str(tmp_path)), "has no queries.jsonl", capsys)
+    lock = Lock(made / "storage" / "evaluation" / "lock")
+    assert_refused(arguments(made), "evaluation is in use by process", capsys)
+    lock.release()
+
+
+def assert_refused(command: list[str], message: str, capsys) -> None:
+    assert evaluate.main(command) == 2
+    said = capsys.readouterr().err
+    assert said.count("error:") == 1
+    assert "Traceback" not in said
+    assert re.search(message, said), said
+
+
+def test_differences_are_tested_in_pairs_and_corrected() -> None:
+    generator = torch.Generator().manual_seed(0)
+    values = [torch.rand(40, generator=generator) * 0.5 + shift for shift in (0.2, 0.0, 0.19)]
+
+    def results(dataset: str, cut: int) -> list[Measured]:
+        return [
+            Measured(trial, replicate, dataset, {}, {"ndcg_at_10": {f"q{n}": v + 0.1 * replicate for n, v in items}})
+            for trial, row in enumerate(values)
+            for replicate in range(2)
+            for items in [list(enumerate(row[:cut].tolist()))]
+        ]
+
+    found = compare("ndcg_at_10", [*results("a", 40), *results("b", 20)])
+    assert [(one.dataset, {one.better, one.worse}) for one in found] == [
+        (name, pair) for name in "ab" for pair in ({0, 1}, {0, 2}, {1, 2})
+    ]
+    assert [one.adjusted_p for one in found] == holm([one.p for one in found])
+    for one in found:
+        assert one.gap.value > 0
+        # ranx' test and the interval's own are the same one.
+        assert one.p == pytest.approx(one.gap.p, rel=1e-9)
+    gaps = (values[0] - values[1]).double().tolist()
+    assert found[0].gap.value == pytest.approx(mean(gaps).value, abs=1e-6)
+    assert found[0].distinct
+    assert not found[1].distinct
+
+
+def test_equal_trials_do_not_differ() -> None:
+    same = {"ndcg_at_10": {"q0": 0.5, "q1": 0.25}}
+    (found,) = compare("ndcg_at_10", [Measured(trial, 0, "a", {}, same) for trial in (0, 1)])
+    assert (found.gap.value, found.p, found.distinct) == (0.0, 1.0, False)
+
+
+def test_every_metric_of_a_suite_is_measured_in_memory_too() -> None:
+    from study.suites import SUITES
+
+    assert SUITES["beir13"].metrics == METRICS

@@ -1,0 +1,57 @@
+"""Suites: ids that the installed library knows, folders, refusals."""
+
+import pytest
+
+from study.suites import SUITES, resolve
+
+SIZES = {"beir13": 13, "nanobeir": 13, "msmarco-dev": 1, "trec-dl-2019": 1}
+
+
+def test_every_id_is_in_the_installed_registry_with_all_that_is_needed():
+    """Without a download: `has` asks the library's own table."""
+    import ir_datasets
+
+    assert {name: len(suite.datasets) for name, suite in SUITES.items()} == SIZES
+    for suite in SUITES.values():
+        for dataset in suite.datasets:
+            found = ir_datasets.load(dataset.source.removeprefix("ir_datasets:"))
+            assert all(found.has(entity) for entity in ("docs", "queries", "qrels")), dataset
+
+
+def test_beir_ids_are_those_with_test_queries_and_known_sizes():
+    """Numbers of test queries as Thakur et al. 2021 print them, from the library's metadata."""
+    import ir_datasets
+
+    queries = {
+        "trec-covid": 50, "nfcorpus": 323, "nq": 3_452, "hotpotqa": 7_405, "fiqa": 648, "arguana": 1_406,
+        "webis-touche2020": 49, "quora": 10_000, "dbpedia-entity": 400, "scidocs": 1_000, "fever": 6_666,
+        "climate-fever": 1_535, "scifact": 300,
+    }  # fmt: skip
+    ids = {d.name: d.source.removeprefix("ir_datasets:") for d in SUITES["beir13"].datasets}
+    assert {name: ir_datasets.load(id).metadata()["queries"]["count"] for name, id in ids.items()} == queries
+
+
+def test_conventions():
+    assert not any(dataset.own_id for name in ("beir13", "nanobeir") for dataset in SUITES[name].datasets)
+    assert SUITES["msmarco-dev"].metrics[0] == "mrr_at_10"
+    assert [dataset.relevant for dataset in SUITES["trec-dl-2019"].datasets] == [2]
+
+
+def test_folders(tmp_path):
+    for name in ("b", "a"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "corpus.jsonl").touch()
+    (tmp_path / "none").mkdir()
+    several = resolve(str(tmp_path))
+    assert [(d.name, d.source, d.own_id) for d in several.datasets] == [
+        ("a", str(tmp_path / "a"), True), ("b", str(tmp_path / "b"), True),
+    ]  # fmt: skip
+    assert [d.name for d in resolve(str(tmp_path / "a")).datasets] == ["a"]
+    with pytest.raises(ValueError, match=r"neither it nor a folder in it has a corpus\.jsonl"):
+        resolve(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(("asked", "near"), [("beir", "beir13"), ("nano-beir", "nanobeir"), ("msmarco_dev", "msmarco")])
+def test_unknown_suites_name_the_nearest(asked, near):
+    with pytest.raises(ValueError, match=f"unknown suite '{asked}'; did you mean '{near}"):
+        resolve(asked)

@@ -1,0 +1,253 @@
+"""Whole collections, read in slices: any number of processes read their parts, and none holds all documents.
+
+A folder in BEIR layout is read once from end to end: that gives the digest of its corpus, the byte at which
+every `STRIDE`-th document begins, and whether the judged documents are there. What was found is kept in the
+cache, so that only a changed file is read again. An `ir_datasets` id has slices of its own.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import shutil
+from array import array
+from collections import Counter
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from trainables.data import assemble, local
+
+STRIDE = 256
+"""Documents between two known places of a file; reading from anywhere passes over fewer than this many."""
+
+_SAMPLE = 100
+"""Documents of an `ir_datasets` id that tell its identity and how long its texts are."""
+
+
+class Corpus(Protocol):
+    """Documents with positions from 0 in the source's order. Small, and can be sent to other processes."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def identity(self) -> str:
+        """sha256; equal identities mean equal documents in equal order."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Number of documents."""
+        ...
+
+    @property
+    def document_bytes(self) -> float:
+        """Of one document, on average, as it is stored."""
+        ...
+
+    def documents(self, start: int, stop: int) -> Iterator[tuple[str, str]]:
+        """(id, text) of the documents at `start` and before `stop`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What is asked of a corpus: queries with a relevant document in it, and all their judgements."""
+
+    queries: dict[str, str]
+    qrels: dict[str, dict[str, int]] = field(repr=False)
+
+    @property
+    def identity(self) -> str:
+        """sha256 over ids, texts and judgements."""
+        rows = [list(self.queries.items()), [(query, sorted(row.items())) for query, row in self.qrels.items()]]
+        return _digest(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderCorpus:
+    """`corpus.jsonl` of a folder in BEIR layout; a document is its title and text."""
+
+    name: str
+    identity: str
+    size: int
+    document_bytes: float
+    path: Path
+    offsets: tuple[int, ...] = field(repr=False)
+    """Where documents 0, STRIDE, 2 * STRIDE, ... begin, in bytes."""
+
+    def documents(self, start: int, stop: int) -> Iterator[tuple[str, str]]:
+        if start >= min(stop, self.size):
+            return
+        with self.path.open("rb") as file:
+            file.seek(self.offsets[start // STRIDE])
+            rows = (row for row in _lines(file) if row.strip())
+            for position, row in enumerate(islice(rows, start % STRIDE, stop - start + start % STRIDE), start=start):
+                where = f"{self.path}, document {position}"
+                yield local.document(local.json_object(row, where), where)
+
+
+@dataclass(frozen=True, slots=True)
+class HubCorpus:
+    """The documents of an `ir_datasets` id. Each process opens them in the library's own cache."""
+
+    id: str
+    name: str
+    identity: str
+    size: int
+    document_bytes: float
+
+    def documents(self, start: int, stop: int) -> Iterator[tuple[str, str]]:
+        import ir_datasets
+
+        for document in ir_datasets.load(self.id).docs_iter()[start : min(stop, self.size)]:
+            yield document.doc_id, document.default_text()
+
+
+def open_corpus(source: str, cache: Path, qrels_split: str = "test") -> tuple[Corpus, Questions]:
+    """What `source` names: a folder in BEIR layout (`qrels/<qrels_split>.tsv`) or `ir_datasets:ID`.
+
+    `cache` gets an index of a folder, and its corpus where that is compressed. ValueError where something is
+    missing or wrong, with file and line.
+    """
+    if source.startswith("ir_datasets:"):
+        return _open_hub(source.removeprefix("ir_datasets:"))
+    return _open_folder(Path(source), cache, qrels_split)
+
+
+def _open_hub(id: str) -> tuple[HubCorpus, Questions]:
+    from trainables.data.hub import ir_dataset
+
+    dataset = ir_dataset(id, ("docs", "queries", "qrels"))
+    queries = {
+        query.query_id: assemble.text(query.default_text(), f"ir_datasets:{id}, query {query.query_id!r}")
+        for query in dataset.queries_iter()
+    }
+    judged = assemble.relevant_rows(id, queries, dataset.qrels_dict())
+    store = dataset.docs_store()
+    present = store.get_many({document for row in judged.values() for document in row})
+    sample = [(document.doc_id, document.default_text()) for document in dataset.docs_iter()[:_SAMPLE]]
+    if not sample:
+        raise ValueError(f"ir_datasets:{id}: no documents")
+    size = store.count()
+    corpus = HubCorpus(
+        # The library checks its downloads against digests of its own: number and first texts tell which they are.
+        id, id, _digest([dataset.docs_namespace(), size, sample]), size,
+        sum(len(text.encode()) for _, text in sample) / len(sample),
+    )  # fmt: skip
+    return corpus, _questions(id, queries, judged, present, sample[0][0])
+
+
+def _open_folder(folder: Path, cache: Path, qrels_split: str) -> tuple[FolderCorpus, Questions]:
+    corpus, queries_file, qrels_file = local.beir_files(folder, qrels_split)
+    # A resolved path: workers on the same machine have working folders of their own.
+    corpus = corpus.resolve()
+    queries = dict(local.read_texts(queries_file))
+    judged = assemble.relevant_rows(folder.name, queries, local.read_qrels(qrels_file))
+    wanted = {document for row in judged.values() for document in row}
+    place = cache / "corpora"
+    place.mkdir(parents=True, exist_ok=True)
+    stamp = corpus.stat()
+    file = [str(corpus), stamp.st_size, stamp.st_mtime_ns]
+    if corpus.suffix == ".gz":
+        corpus = _decompressed(corpus, place / f"{folder.name}-{_digest(file)[:12]}.jsonl")
+    index_path = place / f"{folder.name}-{_digest([file, sorted(wanted)])[:12]}.json"
+    if not index_path.exists():
+        aside = index_path.with_suffix(f".{os.getpid()}")
+        aside.write_text(json.dumps(_index(corpus, wanted)))
+        aside.replace(index_path)
+    index = json.loads(index_path.read_text())
+    found = FolderCorpus(
+        folder.name, index["sha256"], index["size"], corpus.stat().st_size / index["size"], corpus,
+        tuple(index["offsets"]),
+    )  # fmt: skip
+    return found, _questions(folder.name, queries, judged, set(index["present"]), index["first"])
+
+
+def _questions(
+    name: str, queries: dict[str, str], judged: dict[str, dict[str, int]], present: Container[str], corpus_id: str
+) -> Questions:
+    kept = assemble.answerable(name, queries, judged, present, corpus_id)
+    return Questions(kept, {query: judged[query] for query in kept})
+
+
+def _index(path: Path, wanted: set[str]) -> dict[str, Any]:
+    """One pass over a corpus: every line checked, eight bytes kept for each id."""
+    digest, hashes, offsets, present = hashlib.sha256(), array("q"), [], set()
+    offset, first = 0, None
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, start=1):
+            digest.update(raw)
+            where = f"{path}, line {number}"
+            row = _decoded(raw, number == 1, where)
+            if row.strip():
+                id, _ = local.document(local.json_object(row, where), where)
+                if len(hashes) % STRIDE == 0:
+                    offsets.append(offset)
+                hashes.append(hash(id))
+                first = id if first is None else first
+                if id in wanted:
+                    present.add(id)
+            offset += len(raw)
+    if first is None:
+        raise ValueError(f"{path.parent.name}: no documents")
+    _refuse_repeated(path, np.frombuffer(hashes, dtype=np.int64))
+    return {
+        "sha256": digest.hexdigest(), "size": len(hashes), "offsets": offsets, "present": sorted(present),
+        "first": first,
+    }  # fmt: skip
+
+
+def _refuse_repeated(path: Path, hashes: np.ndarray) -> None:
+    """ValueError where an id comes twice. Equal hashes are only a suspicion, so their ids are read again."""
+    values, counts = np.unique(hashes, return_counts=True)
+    suspects = set(values[counts > 1].tolist())
+    if not suspects:
+        return
+    seen: Counter[str] = Counter()
+    with path.open("rb") as file:
+        for row in filter(str.strip, _lines(file)):
+            id, _ = local.document(local.json_object(row, str(path)), str(path))
+            if hash(id) in suspects:
+                seen[id] += 1
+                if seen[id] > 1:
+                    raise ValueError(f"{path}: _id {id!r} comes a second time")
+
+
+def _lines(file: Any) -> Iterator[str]:
+    first = file.tell() == 0
+    for raw in file:
+        yield _decoded(raw, first, file.name)
+        first = False
+
+
+def _decoded(raw: bytes, first: bool, where: str) -> str:
+    try:
+        return raw.decode("utf-8-sig" if first else "utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{where}: not UTF-8 ({error.reason})") from None
+
+
+def _decompressed(source: Path, target: Path) -> Path:
+    """A compressed file has no places to start reading from, so it is unpacked once."""
+    if not target.exists():
+        aside = target.with_suffix(f".{os.getpid()}")
+        try:
+            with gzip.open(source, "rb") as packed, aside.open("wb") as file:
+                shutil.copyfileobj(packed, file)
+        except (EOFError, gzip.BadGzipFile) as error:
+            aside.unlink()
+            raise ValueError(f"{source}: not readable as gzip ({error})") from None
+        aside.replace(target)
+    return target
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()

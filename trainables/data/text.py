@@ -1,0 +1,226 @@
+"""Plain texts for pre-training, from files, `datasets` or the sources of installed packages."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from trainables.data import local
+from trainables.data.order import indices
+from trainables.data.packing import pack
+from trainables.data.sources import source_kind
+from trainables.recipe import TextData
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+FORMATS = (".txt", *local.FORMATS)
+ACCEPTED = f"embedded, datasets:NAME[:CONFIG] or a path to {', '.join(FORMATS)}"
+
+_IDENTIFYING = 1_000
+"""Texts of a stream that its identity is taken from: nobody reads a stream to its end before training."""
+
+
+class TextSet(Protocol):
+    """Texts in batches; what is read from them is a function of seed and step alone."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def identity(self) -> str:
+        """sha256; equal identities mean equal texts, of a stream equal settings and equal first texts."""
+        ...
+
+    @property
+    def size(self) -> int | None:
+        """Number of texts; None for a stream."""
+        ...
+
+    def texts(self, step: int, batch_size: int, seed: int) -> list[str]:
+        """The global batch of `step` (from 0)."""
+        ...
+
+    def packed(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> TextSet:
+        """The same texts in pieces of `max_length` tokens, see `trainables.data.packing`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTexts:
+    """Texts in memory; every epoch is a new permutation of them, see `trainables.data.order`."""
+
+    name: str
+    identity: str
+    held: list[str] = field(repr=False)
+
+    @property
+    def size(self) -> int:
+        return len(self.held)
+
+    def texts(self, step: int, batch_size: int, seed: int) -> list[str]:
+        return [self.held[index] for index in indices(step, batch_size, len(self.held), seed)]
+
+    def packed(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> HeldTexts:
+        """Packed once, now, in the source's order: neighbours often speak of the same."""
+        pieces = list(pack(self.held, tokenizer, max_length))
+        if not pieces:
+            raise ValueError(f"{self.name}: its {self.size} texts have no tokens with this tokenizer")
+        return HeldTexts(self.name, self.identity, pieces)
+
+
+class StreamedTexts:
+    """Texts in the source's order, whatever the seed; after the last comes the first again.
+
+    A step is found by its position. Going on is reading on; any other step, such as the first after a resume,
+    is reached by reading the source from its start again.
+    """
+
+    size = None
+
+    def __init__(self, name: str, identity: str, read: Callable[[], Iterator[str]]) -> None:
+        """`read` begins at the first text, the same ones in the same order each time."""
+        self.name, self.identity = name, identity
+        self._read = read
+        self._position = -1
+        self._rest: Iterator[str] = iter(())
+
+    def texts(self, step: int, batch_size: int, seed: int) -> list[str]:
+        if step < 0 or batch_size < 1:
+            raise ValueError(f"step is {step} and batch_size {batch_size}; at least 0 and 1 are needed")
+        if step * batch_size != self._position:
+            self._seek(step * batch_size)
+        batch: list[str] = []
+        while len(batch) < batch_size:
+            batch.extend(islice(self._rest, batch_size - len(batch)))
+            if len(batch) < batch_size:
+                self._rest = self._begin()
+        self._position += batch_size
+        return batch
+
+    def packed(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> StreamedTexts:
+        """Packed while reading; a resume tokenizes again what comes before its step."""
+        return StreamedTexts(self.name, self.identity, lambda: pack(self._read(), tokenizer, max_length))
+
+    def _seek(self, position: int) -> None:
+        self._rest = self._begin()
+        passed = sum(1 for _ in islice(self._rest, position))
+        if passed < position:
+            # The source has ended, so its length is known, and whole epochs need not be read again.
+            self._rest = islice(self._begin(), position % passed, None)
+        self._position = position
+
+    def _begin(self) -> Iterator[str]:
+        rest = self._read()
+        for first in rest:
+            return chain([first], rest)
+        raise ValueError(f"{self.name}: the stream has no texts")
+
+
+def text_set(data: TextData, cache: Path | None = None) -> TextSet:
+    """The texts that `data` names, not packed yet.
+
+    Texts without anything but white space are left out. ValueError where the source is unknown, cannot be read,
+    is not UTF-8, lacks the column or has no texts; it names the file and line, or the row.
+    """
+    _suggest(data.source)
+    kind, rest = source_kind(data.source, ("embedded", "datasets"), ACCEPTED)
+    if kind == "embedded":
+        from trainables.data.embedded import embedded_text_set
+
+        name, texts = embedded_text_set(cache=cache)
+        return _held(name, texts, data)
+    if kind == "datasets":
+        return _datasets(rest, data)
+    path = Path(rest).expanduser()
+    return _held(path.name, _of_file(path, data), data)
+
+
+def _held(name: str, texts: Iterable[str], data: TextData) -> HeldTexts:
+    held = list(islice(texts, data.limit))
+    if not held:
+        raise ValueError(f"{data.source}: no texts; it is empty or holds nothing but white space")
+    return HeldTexts(name, _sha256(held), held)
+
+
+def _of_file(path: Path, data: TextData) -> Iterator[str]:
+    name = path.name.removesuffix(".gz")
+    if path.is_file() and not name.endswith(FORMATS):
+        raise ValueError(f"{path}: accepted are files called {', '.join(FORMATS)}, with or without .gz")
+    return _paragraphs(path) if path.is_file() and name.endswith(".txt") else _column(local.rows(path), data)
+
+
+def _paragraphs(path: Path) -> Iterator[str]:
+    """Runs of lines that are not blank."""
+    paragraph: list[str] = []
+    last = 0
+    for number, line in local.lines(path):
+        if paragraph and number > last + 1:
+            yield "\n".join(paragraph)
+            paragraph = []
+        paragraph.append(line)
+        last = number
+    if paragraph:
+        yield "\n".join(paragraph)
+
+
+def _column(rows: Iterable[tuple[str, Mapping[str, Any]]], data: TextData) -> Iterator[str]:
+    for where, row in rows:
+        if data.text not in row:
+            raise ValueError(f"{where}: no column {data.text!r} (for text); found are: {', '.join(row)}")
+        value = row[data.text]
+        if not isinstance(value, str):
+            raise ValueError(f"{where}: column {data.text!r} is {value!r:.80}, not a text")
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{where}: column {data.text!r} is no valid Unicode ({error.reason})") from None
+        if value.strip():
+            yield value
+
+
+def _datasets(name: str, data: TextData) -> TextSet:
+    from trainables.data.hub import datasets_rows
+
+    def read() -> Iterator[str]:
+        rows = datasets_rows(name, data.split, data.streaming)
+        numbered = ((f"datasets:{name}, row {number}", row) for number, row in enumerate(rows))
+        return islice(_column(numbered, data), data.limit)
+
+    if not data.streaming:
+        return _held(name, read(), data)
+    first = list(islice(read(), _IDENTIFYING))
+    if not first:
+        raise ValueError(f"{data.source}, split {data.split!r}: no texts")
+    settings = [data.source, data.split, data.text, str(data.limit)]
+    return StreamedTexts(name, _sha256([*settings, *first]), read)
+
+
+def _suggest(source: str) -> None:
+    """ValueError that names the accepted form nearest to a source that is none."""
+    prefix, colon, rest = source.partition(":")
+    known = ("datasets",) if colon else ("embedded",)
+    if prefix in known or Path(source).expanduser().exists():
+        return
+    if colon:
+        near = [f"{kind}:{rest}" for kind in difflib.get_close_matches(prefix, known, cutoff=0.85)]
+    else:
+        path = Path(source).expanduser()
+        beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = [str(path.parent / name) for name in difflib.get_close_matches(path.name, beside)]
+        near = [*difflib.get_close_matches(source, known), *near]
+    if near:
+        raise ValueError(f"source {source!r} is none; nearest: {', '.join(near)}. Accepted are {ACCEPTED}")
+
+
+def _sha256(texts: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(json.dumps(text).encode() + b"\n")
+    return digest.hexdigest()

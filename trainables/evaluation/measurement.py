@@ -1,0 +1,108 @@
+"""What a full evaluation measures: one exported model on one whole collection. Imports no torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from trainables.data.corpora import STRIDE, Corpus, Questions
+
+Precision = Literal["float32", "float16"]
+
+SHARDS = 64
+"""Aimed at: enough for many workers, few enough that each is worth its files."""
+FEWEST, MOST = 4 * STRIDE, 256 * STRIDE
+"""Documents of a shard."""
+MOST_BYTES = 2**28
+"""Of the texts of a shard, on average."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """How results become metrics."""
+
+    metrics: tuple[str, ...]
+    """Of `trainables.evaluation.metrics`: `ndcg_at_10`, ..."""
+    own_id: bool = True
+    """Whether a document with the query's own id can be a result."""
+    relevant: int = 1
+    """The lowest grade that MRR and recall call relevant; nDCG has its gains from all grades."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A finished replicate's model, a collection, and how results are counted."""
+
+    trainer: str
+    config: dict[str, Any] = field(repr=False)
+    """Of the trainer, as JSON values."""
+    model: Path
+    model_identity: str
+    corpus: Corpus
+    questions: Questions
+    counting: Counting
+    precision: Precision
+    """That the documents' vectors are kept in."""
+    cache: Path
+
+    @property
+    def depth(self) -> int:
+        """Documents kept for each query; one more where its own may have to be left out."""
+        deepest = max(int(metric.rpartition("_")[2]) for metric in self.counting.metrics)
+        return deepest + (not self.counting.own_id)
+
+    @property
+    def shard_rows(self) -> int:
+        """Documents of every shard but the last."""
+        corpus = self.corpus
+        rows = min(max(math.ceil(corpus.size / SHARDS), FEWEST), MOST)
+        rows = min(rows, max(STRIDE, int(MOST_BYTES / corpus.document_bytes)))
+        return math.ceil(rows / STRIDE) * STRIDE
+
+    @property
+    def shards(self) -> int:
+        return math.ceil(self.corpus.size / self.shard_rows)
+
+    def bounds(self, shard: int) -> tuple[int, int]:
+        """Positions of the shard's first document and of the one behind its last."""
+        return shard * self.shard_rows, min((shard + 1) * self.shard_rows, self.corpus.size)
+
+    @property
+    def identity(self) -> str:
+        """sha256 of everything that the result depends on, but for the machine that computes it."""
+        counting = self.counting
+        return digest(
+            [self.trainer, self.config, self.model_identity, self.corpus.identity, self.questions.identity,
+             counting.metrics, counting.own_id, counting.relevant, self.precision]
+        )  # fmt: skip
+
+
+def model_identity(folder: Path) -> str:
+    """sha256 over names and contents of an exported model's files."""
+    names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    return digest([[name, file_digest(folder / name)] for name in names])
+
+
+def remove_leftovers(cache: Path) -> None:
+    """Clear what killed workers left half-written. Nobody else may be at work in the cache."""
+    for leftover in [*cache.glob("*/*/.writing-*"), *cache.glob("*/*/hits-*/.*")]:
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)
+
+
+def digest(value: Any) -> str:
+    """sha256 of a JSON value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

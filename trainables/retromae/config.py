@@ -1,0 +1,150 @@
+"""Settings of the RetroMAE recipe. Imports neither torch nor ray."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from trainables import inputs
+from trainables.recipe import (
+    EvaluationData,
+    Fraction,
+    OpenFraction,
+    Optimiser,
+    Pass,
+    PositiveFinite,
+    Prepared,
+    Section,
+    Stage,
+    TextData,
+    TrainData,
+    TrainerConfig,
+)
+
+METRICS: dict[str, Literal["maximize", "minimize"]] = {
+    "ndcg_at_10": "maximize",
+    "mrr_at_10": "maximize",
+    "recall_at_100": "maximize",
+}
+
+
+class CollapseLimits(Section):
+    """When the rules of `trainables.retromae.rules` call a run hopeless. Shares are of the steps of the stage."""
+
+    window: PositiveInt = 10
+    """Steps that are judged together."""
+    grace: Fraction = 0.2
+    """Share in which a loss at chance is still no reason to stop."""
+    deadline: Fraction = 0.5
+    """Share after which a loss must be below chance, falling or not."""
+    decoder_grace: PositiveInt = 500
+    """Steps in which a decoder may know no more than frequencies, and not heed the embedding, however short the
+    stage: its layers are new. A basic decoder on small texts was seen to take XXX steps."""
+    probes: PositiveInt = 5
+    """The decoder ignores the embedding if it did so at this many measurements in a row."""
+    jump: Annotated[float, Field(gt=1, allow_inf_nan=False)] = 1.5
+    """A pre-training loss that is this many times what it was over the window before, and stays there, has diverged."""
+    spread: PositiveFinite = 1e-5
+    """Embeddings whose mean squared distance from their centre, at length 1, is below this are one point."""
+
+
+class Pretraining(Section):
+    """The first stage: plain text, no queries."""
+
+    objective: Literal["retromae", "mlm", "none"] = "retromae"
+    """`mlm` goes on with masked-LM training of the encoder alone; `none` leaves the stage out, and the fine-tuning
+    stage has the steps and the batches that it has after the others."""
+    share: OpenFraction = 0.4
+    """Of `steps`, those of this stage; fine-tuning has the rest."""
+    batch_size: Annotated[int, Field(ge=2)] = 32
+    """Global batch, in texts."""
+    max_length: Annotated[int, Field(ge=8)] = 64
+    """Tokens of a text, special ones included."""
+    optimiser: Optimiser = Optimiser()
+    text: TextData = TextData()
+    probe_every: PositiveInt = 10
+    """Every so many steps the decoder is also run on the embeddings of other texts, forward only."""
+
+
+class Config(TrainerConfig):
+    """RetroMAE pre-training (arXiv 2205.12035), then contrastive fine-tuning as a bi-encoder, in one run.
+
+    `steps` are those of both stages; `batch_size` and `optimiser` are those of fine-tuning.
+    """
+
+    encoder_mask_ratio: OpenFraction = 0.3
+    """Share of the tokens that the encoder does not see, whole words where the tokenizer allows."""
+    decoder_mask_ratio: OpenFraction = 0.5
+    """Share of the tokens that the decoder does not see: for each position anew with enhanced decoding."""
+    decoding: Literal["enhanced", "basic"] = "enhanced"
+    """`enhanced` predicts all tokens, each from a context of its own; `basic` the masked ones from one context."""
+    decoder_layers: Annotated[int, Field(ge=1, le=3)] = 1
+    chunk: PositiveInt = 512
+    """Tokens whose logits over the vocabulary are held at a time."""
+    pretraining: Pretraining = Pretraining()
+
+    query_length: Annotated[int, Field(ge=3)] = 24
+    """Tokens, special ones included."""
+    document_length: Annotated[int, Field(ge=3)] = 48
+    train: TrainData = TrainData()
+    evaluation: EvaluationData = EvaluationData()
+    hard_negatives: Annotated[int, Field(ge=0)] = 0
+    """Negatives of the source per query, drawn anew each time where it has more."""
+    similarity: Literal["cosine", "dot"] = "cosine"
+    temperature: PositiveFinite = 0.05
+    """Similarities are divided by this before the softmax."""
+
+    collapse_limits: CollapseLimits = CollapseLimits()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Config:
+        if self.decoding == "enhanced" and self.decoder_layers != 1:
+            raise ValueError(
+                f"decoder_layers is {self.decoder_layers} and decoding is 'enhanced': its two streams have one layer, "
+                "so decoder_layers must be 1, or decoding 'basic'"
+            )
+        if self.pretraining.objective != "none" and self.steps < 2:
+            raise ValueError(
+                f"steps is {self.steps} and pretraining.objective {self.pretraining.objective!r}: each stage needs a "
+                "step, so steps must be at least 2, or pretraining.objective 'none'"
+            )
+        return self
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        pretraining = min(max(1, round(self.pretraining.share * self.steps)), self.steps - 1)
+        finetuning = Stage("finetune", self.steps - pretraining, self.optimiser)
+        if self.pretraining.objective == "none":
+            return (finetuning,)
+        return (Stage("pretrain", pretraining, self.pretraining.optimiser, evaluated=False), finetuning)
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        """The decoder's own layers are left out; its projections are not."""
+        *before, finetuning = self.stages
+        tokens = self.pretraining.batch_size * self.pretraining.max_length
+        share = self.encoder_mask_ratio
+        if self.pretraining.objective == "retromae":
+            share += 1 if self.decoding == "enhanced" else self.decoder_mask_ratio
+        texts = self.query_length + self.document_length * (1 + self.hard_negatives)
+        return (
+            *(Pass(stage.steps, tokens, projected=round(share * tokens)) for stage in before),
+            Pass(finetuning.steps, self.batch_size * texts),
+        )
+
+    @property
+    def pretraining_steps(self) -> int:
+        return sum(stage.steps for stage in self.stages if stage.name == "pretrain")
+
+
+def prepare(config: Config) -> Prepared:
+    """See `trainables.recipe`."""
+    prepared = inputs.retrieval(config.train, config.evaluation, config.cache)
+    if config.pretraining.objective == "none":
+        return prepared
+    from trainables.data.text import text_set
+
+    text = text_set(config.pretraining.text, Path(config.cache) if config.cache else None)
+    return Prepared(prepared.facts | {"data.text": text.name, "data.text.identity": text.identity}, prepared.baselines)

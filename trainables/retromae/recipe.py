@@ -1,0 +1,259 @@
+"""The RetroMAE recipe: pre-train on plain text, fine-tune as a bi-encoder, measured by dense retrieval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from trainables import distributed, encoders
+from trainables.contrastive import Batches, Drawn, info_nce, masked
+from trainables.data.masking import FREE_STREAM, MaskableTokens, Masker, draws, text_seeds, unigram_entropy
+from trainables.data.order import share
+from trainables.data.sources import training_set
+from trainables.data.text import TextSet, text_set
+from trainables.encoders import Tokens
+from trainables.evaluation.retrieval import Retrieval
+from trainables.recipe import Evaluation, Reach, Split, parameter_groups
+from trainables.retromae.config import Config
+from trainables.retromae.decoder import Decoder
+from trainables.retromae.masking import visible_sets
+from trainables.retromae.model import RetroMAE
+from trainables.retromae.rules import rules
+
+Signals = dict[str, torch.Tensor | float]
+
+
+def build(config: Config, context: Reach) -> RetroMAERecipe:
+    """ValueError where the backbone, the data or their combination with `config` cannot be used."""
+    cache, pretraining = Path(config.cache) if config.cache else None, config.pretraining
+    lengths = {"query_length": config.query_length, "document_length": config.document_length}
+    text, decoder = None, None
+    if pretraining.objective != "none":
+        if pretraining.batch_size % context.world_size:
+            raise ValueError(
+                f"pretraining.batch_size is {pretraining.batch_size}, which {context.world_size} workers cannot share "
+                "evenly"
+            )
+        text = text_set(pretraining.text, cache)
+        lengths["pretraining.max_length"] = pretraining.max_length
+    batches = Batches(training_set(config.train, cache), config.batch_size, config.hard_negatives, context)
+    mlm, tokenizer = encoders.load_masked_lm(config.backbone, trust_remote_code=config.trust_remote_code)
+    longest = encoders.longest_input(mlm, tokenizer)
+    for key, length in lengths.items():
+        if length > longest:
+            raise ValueError(f"{key} is {length}, but backbone {config.backbone!r} takes at most {longest} tokens")
+    first = tokenizer("a")["input_ids"][0]
+    if first not in tokenizer.all_special_ids or tokenizer.padding_side != "right":
+        raise ValueError(
+            f"backbone {config.backbone!r} does not begin its texts with a special token, whose last state is the "
+            "embedding here; a tokenizer that puts one there, and padding behind, is needed"
+        )
+    if text is not None and pretraining.text.packed:
+        text = text.packed(tokenizer, pretraining.max_length)
+    if pretraining.objective == "retromae":
+        decoder = Decoder(mlm.base_model, config.decoder_layers)
+    model = RetroMAE(mlm, decoder)
+    return RetroMAERecipe(config, context, model, tokenizer, text, batches, Retrieval(config.evaluation, cache))
+
+
+@dataclass(frozen=True, slots=True)
+class PretrainingBatch:
+    """This rank's texts."""
+
+    tokens: MaskableTokens
+    seeds: torch.Tensor
+    """(texts,) int64: what each text's masks are drawn from."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinetuningBatch:
+    """This rank's tokens, and what the loss must know of the global batch; see `contrastive.Drawn`."""
+
+    queries: Tokens
+    documents: Tokens
+    drawn: Drawn
+
+
+class RetroMAERecipe:
+    """See `trainables.recipe.Recipe`."""
+
+    def __init__(
+        self,
+        config: Config,
+        context: Reach,
+        model: RetroMAE,
+        tokenizer: Any,
+        text: TextSet | None,
+        batches: Batches,
+        retrieval: Retrieval,
+    ) -> None:
+        """`text` is None where there is no pre-training."""
+        self.config, self.context, self.tokenizer = config, context, tokenizer
+        self.text, self.batches, self.retrieval = text, batches, retrieval
+        self.masker = Masker(tokenizer)
+        self.model = model.to(context.device)
+        entropy = None if text is None else unigram_entropy(text, self.masker, config.pretraining.max_length)
+        self.rules = rules(config, entropy)
+        self.description = _describe(self, entropy)
+
+    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
+        return parameter_groups(self.model.named_parameters(), weight_decay)
+
+    def batch(self, step: int) -> PretrainingBatch | FinetuningBatch:
+        config, context = self.config, self.context
+        stage, place = config.stage_of(step)
+        if stage.name == "pretrain":
+            assert self.text is not None
+            size = config.pretraining.batch_size
+            texts = share(self.text.texts(place, size, context.seed), context.rank, context.world_size)
+            seeds = text_seeds(context.seed, place, size).view(context.world_size, -1)[context.rank]
+            return PretrainingBatch(
+                self.masker.encode(texts, config.pretraining.max_length, context.device), seeds.to(context.device)
+            )
+        # By the place in the stage: runs with and without pre-training are fine-tuned on the same batches.
+        drawn = self.batches.draw(place)
+        return FinetuningBatch(
+            self._tokens(drawn.queries, config.query_length),
+            self._tokens(drawn.documents, config.document_length),
+            drawn,
+        )
+
+    def loss(self, batch: PretrainingBatch | FinetuningBatch, step: int) -> tuple[torch.Tensor, Signals]:
+        pretraining = isinstance(batch, PretrainingBatch)
+        # A gang counts a missing gradient as zero, and a zero still decays: only what is frozen is left alone.
+        for parameter in self.model.unused_in_finetuning():
+            parameter.requires_grad_(pretraining)
+        if isinstance(batch, PretrainingBatch):
+            return self._pretrain(batch, self.config.stage_of(step)[1])
+        return self._finetune(batch)
+
+    def _pretrain(self, batch: PretrainingBatch, place: int) -> tuple[torch.Tensor, Signals]:
+        """Encoder loss + decoder loss (arXiv 2205.12035, eq. 9), each the mean over its tokens of all ranks."""
+        config, model, tokens = self.config, self.model, batch.tokens
+        hidden = self.masker.mask(tokens, config.encoder_mask_ratio, batch.seeds)
+        with encoders.autocast(config.precision, self.context.device):
+            states = model.states(self.masker.corrupt(tokens, hidden, batch.seeds), tokens.mask)
+            embedding = model.embedding(states)
+            encoder_sum = model.cross_entropy(states[hidden], tokens.ids[hidden], config.chunk)
+        encoder_loss = _mean(encoder_sum, hidden)
+        directions = distributed.gather(embedding.detach())
+        signals: Signals = {"encoder_loss": encoder_loss, "spread": _spread(directions)}
+        if model.decoder is None:
+            return encoder_loss, signals
+        decode = self._decoder(model.decoder, batch)
+        decoder_loss = signals["decoder_loss"] = decode(embedding)
+        if place % config.pretraining.probe_every == 0:
+            others = directions.roll(1, 0).view(self.context.world_size, *embedding.shape)[self.context.rank]
+            with torch.no_grad():
+                signals["embedding_gain"] = decode(others) - decoder_loss
+        return encoder_loss + decoder_loss, signals
+
+    def _decoder(self, decoder: Decoder, batch: PretrainingBatch) -> Callable[[torch.Tensor], torch.Tensor]:
+        """Embeddings (B, D) -> the decoder's loss, with masks that are drawn once."""
+        config, model, tokens = self.config, self.model, batch.tokens
+        seeds = draws(batch.seeds, 1, FREE_STREAM)[:, 0]
+        if config.decoding == "enhanced":
+            visible = visible_sets(tokens.mask, config.decoder_mask_ratio, seeds)
+            wanted, targets = ~tokens.special[:, 1:], tokens.ids[:, 1:]
+        else:
+            wanted, targets = self.masker.mask(tokens, config.decoder_mask_ratio, seeds), tokens.ids
+            # The decoder is shown nothing but the mask token: it is given away afterwards.
+            shown = tokens.ids.masked_fill(wanted, self.masker.mask_id)
+
+        def loss(embedding: torch.Tensor) -> torch.Tensor:
+            with encoders.autocast(config.precision, self.context.device):
+                if config.decoding == "enhanced":
+                    states = decoder.enhanced(model.backbone, embedding, tokens.ids, visible)
+                else:
+                    states = decoder.basic(model.backbone, embedding, shown, tokens.mask)
+                return _mean(model.cross_entropy(states[wanted], targets[wanted], config.chunk), wanted)
+
+        return loss
+
+    def _finetune(self, batch: FinetuningBatch) -> tuple[torch.Tensor, Signals]:
+        config, drawn = self.config, batch.drawn
+        with encoders.autocast(config.precision, self.context.device):
+            local = self._vectors(batch.queries), self._vectors(batch.documents)
+        queries, documents = (distributed.gather(vectors) for vectors in local)
+        scores = queries @ documents.T / config.temperature
+        loss = info_nce(scores, drawn.targets, drawn.excluded)
+        with torch.no_grad():
+            best, first = masked(scores, drawn.excluded).max(1)
+            signals: Signals = {
+                "contrastive": loss,
+                "accuracy": (first == drawn.targets).float().mean(),
+                "candidates": drawn.candidates,
+                "score_scale": best.mean(),
+                "spread": _spread(documents),
+            }
+        return loss, signals
+
+    def evaluate(self, splits: Sequence[Split]) -> dict[Split, Evaluation]:
+        return self.retrieval.evaluate(
+            splits,
+            lambda texts: self._encode(texts, self.config.query_length),
+            lambda texts: self._encode(texts, self.config.document_length),
+        )
+
+    def export(self, folder: Path) -> None:
+        encoders.export(self.model.mlm, self.tokenizer, folder)
+        encoders.export_pooling(
+            folder,
+            size=self.model.backbone.config.hidden_size,
+            length=self.config.document_length,
+            pooling="cls",
+            similarity=self.config.similarity,
+            normalise=self.config.similarity == "cosine",
+        )
+
+    def _vectors(self, tokens: Tokens) -> torch.Tensor:
+        vectors = self.model(tokens)
+        return F.normalize(vectors, dim=1) if self.config.similarity == "cosine" else vectors
+
+    def _encode(self, texts: list[str], length: int) -> torch.Tensor:
+        return encoders.encode(self._vectors, lambda part: self._tokens(part, length), texts, self.config.precision)
+
+    def _tokens(self, texts: Sequence[str], length: int) -> Tokens:
+        return encoders.tokenize(self.tokenizer, texts, length, self.context.device)
+
+
+def _mean(total: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
+    """Sum over this rank's tokens, and which they are -> mean over the tokens of all ranks; 0 without any."""
+    return distributed.gather(total.view(1)).sum() / distributed.gather(counted.sum().view(1)).sum().clamp(min=1)
+
+
+def _spread(vectors: torch.Tensor) -> torch.Tensor:
+    """Mean squared distance of vectors (N, D) from their centre, each at length 1."""
+    return 1 - F.normalize(vectors, dim=1).mean(0).square().sum()
+
+
+def _describe(recipe: RetroMAERecipe, entropy: float | None) -> dict[str, Any]:
+    config, data, model = recipe.config, recipe.batches.data, recipe.model
+    source = "none: in-batch only"
+    if config.hard_negatives:
+        source = f"{config.hard_negatives} of {config.train.source}, column {config.train.negatives}"
+    facts = {
+        "train.data": data.name,
+        "train.identity": data.identity,
+        "train.examples": len(data.examples),
+        "hard_negatives.source": source,
+        "parameters": sum(parameter.numel() for parameter in model.mlm.parameters()),
+        **recipe.retrieval.description,
+    }
+    if recipe.text is not None:
+        facts |= {
+            "text.data": recipe.text.name,
+            "text.identity": recipe.text.identity,
+            "text.unigram_entropy": entropy,
+            "text.whole_words": recipe.masker.whole_words,
+        }
+        if recipe.text.size is not None:
+            facts["text.size"] = recipe.text.size
+    if model.decoder is not None:
+        facts["decoder.parameters"] = sum(parameter.numel() for parameter in model.decoder.parameters())
+    return facts
