@@ -53,6 +53,31 @@ STUDY = {
             "budget": Budget(trials=1 + len(RATIOS)),
         }
     ),
+    # Is it RetroMAE that helps? Enhanced decoding against basic decoding, against masked-LM training alone, both with
+    # the compute of its pre-training (steps in proportion to the time of one on a CPU), and against none.
+    "arms": EMBEDDED.model_copy(
+        update={
+            "question": "Does RetroMAE pre-training help more than masked-LM training of equal cost, or none?",
+            "parameter": "decoding",
+            "plane": None,
+            "config": Config(
+                steps=750,
+                evaluate_every=10_000,
+                checkpoint_every=250,
+                pretraining=Pretraining(share=0.8, batch_size=16, optimiser=Optimiser(lr=5e-4)),
+            ),
+            "space": lambda trial: trial.suggest_categorical("decoding", ("enhanced",)),
+            "points": (),
+            "controls": (
+                CONTROL,
+                {"pretraining.objective": "mlm", "steps": 1345, "pretraining.share": 1195 / 1345},
+                {"decoding": "basic", "steps": 905, "pretraining.share": 755 / 905},
+            ),
+            "pruner": Pruner(),
+            "replicates": 3,
+            "budget": Budget(trials=4),
+        }
+    ),
     # Any text and any collection in BEIR layout: --set pretraining.text.source=FILE --set train.source=FILE
     # --set evaluation.source=FOLDER --set backbone=FOLDER_OR_NAME.
     "local": EMBEDDED.model_copy(
