@@ -76,6 +76,10 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, Held) as error:
         print(f"error: {error}", file=sys.stderr)
         return WRONG
+    except BrokenPipeError:
+        # The reader of a list or a plan has seen enough; Python would complain when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINISHED
     except KeyboardInterrupt:
         return INTERRUPTED
 

@@ -264,6 +264,17 @@ def test_dry_run_is_quick_and_complete_and_starts_nothing(tmp_path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "study.run", "splade_k_search", "--dry-run"], cwd=tmp_path, stdout=writing,
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_list(tmp_path) -> None:
     done = command(tmp_path, "--list")
     assert done.returncode == 0

