@@ -21,15 +21,15 @@ HELD = 16
 
 def estimate(study: Study) -> list[str]:
     """Lines for a plan: (name, text) aligned as `--dry-run` prints them; says so where nothing can be estimated."""
-    first = _of(study, study.points[0] if study.points else {})
-    backbones = _backbones(study)
-    shapes = {backbone: shape_of(backbone) for backbone in backbones}
+    given = [_of(study, values) for values in (*study.controls, *study.points)] or [study.config]
+    first = given[-1]
+    shapes = {backbone: shape_of(backbone) for backbone in dict.fromkeys(config.backbone for config in given)}
     unknown = [backbone for backbone, shape in shapes.items() if shape is None]
     if unknown:
         return [f"cost        not estimated: no config.json of backbone {', '.join(unknown)} at hand"]
     if not first.passes:
         return [f"cost        not estimated: trainer {study.trainer} does not say what a step computes"]
-    costs = [_operations(_of(study, point), shapes) for point in study.points] or [_operations(first, shapes)]
+    costs = [_operations(config, shapes) for config in given]
     mean, runs = sum(costs) / len(costs), study.budget.trials * study.replicates
     kind = study.resources.accelerator if study.resources.accelerator in PEAK else ASSUMED
     hours = mean / (PEAK[kind] * UTILISATION * 3600)
@@ -47,10 +47,6 @@ def estimate(study: Study) -> list[str]:
 
 def _of(study: Study, point: dict) -> TrainerConfig:
     return overrides.apply(study.config, point)
-
-
-def _backbones(study: Study) -> list[str]:
-    return list(dict.fromkeys([*(_of(study, point).backbone for point in study.points), study.config.backbone]))
 
 
 def _operations(config: TrainerConfig, shapes: dict[str, Shape | None]) -> float:

@@ -262,7 +262,8 @@ def _measure(
             encoded += event.documents if event.encoded else 0
             if time.monotonic() - said > SAY_EVERY_S:
                 said = time.monotonic()
-                screen.say(f"{done} of {shards} shards, {encoded / (said - began):,.0f} documents/s; {one.title}")
+                pace = f", {encoded / (said - began):,.0f} documents/s" if said - began > 1 else ""
+                screen.say(f"{done} of {shards} shards{pace}; {one.title}")
     finally:
         engine.stop()
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from study import package, provenance, run
+from study.plan import plan
 from study.tracking_uri import SQLITE, sqlite_path
 from trainables import overrides
 
@@ -92,7 +93,7 @@ def build(options: argparse.Namespace) -> Job:
         variables=variables | provenance.git_state() | {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_S)},
         installs={kind: str(_file(kind, file)) for kind in ("pip", "uv") if (file := getattr(options, kind))},
         files=files,
-        plan=run.plan(name, profile, study, storage, tracking_uri, outlook=None),
+        plan=plan(name, profile, study, storage, tracking_uri, outlook=None),
     )
 
 

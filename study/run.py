@@ -22,8 +22,9 @@ from typing import Any, TextIO
 from study import provenance, spec, stored
 from study.display import Display, final_text
 from study.lock import Held, Lock
+from study.plan import plan
 from study.processes import descendants, kill
-from study.tracking_uri import SQLITE, absolute_uri, check_uri, masked
+from study.tracking_uri import SQLITE, absolute_uri, check_uri
 from trainables import overrides
 
 FINISHED, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
@@ -364,72 +365,6 @@ def _listing() -> str:
         found = spec.profiles(path)
         lines.append(f"{name}  ({', '.join(found)})\n    {next(iter(found.values())).question}")
     return "\n".join(lines)
-
-
-def plan(
-    name: str, profile: str, study: spec.Study, storage: Path, tracking_uri: str, outlook: stored.Outlook | None
-) -> str:
-    """What `--dry-run` prints; without an `outlook` where the ledger cannot be seen from here."""
-    space = stored.explore(study)
-    steps = study.config.total_steps * study.replicates
-    lines = [
-        f"study       {name}, profile {profile}: {study.question}",
-        f"trainer     {study.trainer}",
-        "objective   " + ", ".join(f"{o.direction} {o.name}" for o in study.objectives),
-        "space       " + "; ".join(f"{key} in {_range(found)}" for key, found in space.items()),
-    ]
-    if study.controls:
-        lines.append("controls    " + ", ".join(_point(p) for p in study.controls))
-    if study.points:
-        lines.append(f"first       {len(study.points)} given points: " + ", ".join(_point(p) for p in study.points))
-    lines += [
-        f"sampler     {study.sampler}, pruner {study.pruner.kind}, seed {study.seed}",
-        f"trials      {study.budget.trials} x {study.replicates} replicate(s) x {study.config.total_steps} steps "
-        f"= {study.budget.trials * steps:,} steps, {study.budget.trials * steps * study.config.batch_size:,} examples",
-        f"gang        {_gang(study.resources)}",
-        f"storage     {storage}",
-        f"tracking    {masked(tracking_uri)}",
-    ]
-    if outlook is not None:
-        lines.append(f"ledger      {_outlook(outlook)}")
-    lines.append("config")
-    lines += [f"  {key} = {_dig(study.config, key)}" for key in overrides.keys(study.config) if key != "cache"]
-    return "\n".join(lines)
-
-
-def _outlook(outlook: stored.Outlook) -> str:
-    done = ", ".join(f"{count} {state}" for state, count in sorted(outlook.states.items())) or "nothing yet"
-    left = [f"{outlook.new} new"] if outlook.new else []
-    if outlook.interrupted:
-        left.insert(0, "carry on " + ", ".join(map(str, outlook.interrupted)))
-    return f"{done}; to do: {', then '.join(left) or 'nothing'}"
-
-
-def _gang(wanted: spec.Resources) -> str:
-    text = f"{wanted.workers} worker(s) with {wanted.cpus_per_worker:g} CPU and {wanted.gpus_per_worker:g} GPU each"
-    if wanted.workers > 1:
-        text += f", placement {wanted.placement}"
-    if wanted.accelerator:
-        text += f", on {wanted.accelerator}"
-    if wanted.labels:
-        text += ", on nodes with " + ", ".join(f"{key}={value}" for key, value in wanted.labels.items())
-    return text
-
-
-def _range(found: Any) -> str:
-    if hasattr(found, "choices"):
-        return "{" + ", ".join(map(str, found.choices)) + "}"
-    return f"[{found.low:g}, {found.high:g}]" + (" log" if found.log else "")
-
-
-def _point(point: dict[str, Any]) -> str:
-    return " ".join(f"{key}={value}" for key, value in point.items())
-
-
-def _dig(config: Any, key: str) -> Any:
-    for part in key.split("."):
-        config = getattr(config, part)
-    return config
 
 
 def _short(path: Path) -> str:

@@ -71,4 +71,5 @@ def shape_of(backbone: str) -> Shape | None:
     names = ("num_hidden_layers", "hidden_size", "intermediate_size", "vocab_size")
     if any(not isinstance(found.get(name), int) for name in names):
         return None
-    return Shape(*(found[name] for name in names), gated=found.get("model_type") in GATED)
+    layers, hidden, intermediate, vocabulary = (found[name] for name in names)
+    return Shape(layers, hidden, intermediate, vocabulary, gated=found.get("model_type") in GATED)

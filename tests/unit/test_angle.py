@@ -157,6 +157,12 @@ def test_retrieval_measures_every_prefix(pairs, tmp_path) -> None:
         assert {"spearman_8", "pearson_64", "spearman"} <= part.values.keys()
         assert {"label", "cosine_8", "ndcg_at_10_8"} <= part.per_item.keys()
     assert "retrieval.test.identity" in built.description
+    # A full evaluation opens the export, and takes the longest prefix.
+    (tmp_path / "model").mkdir()
+    built.export(tmp_path / "model")
+    encoder = recipe.Encoder.open(tmp_path / "model", built.config, torch.device("cpu"))
+    again = built.retrieval.evaluate(("test",), encoder.queries, encoder.documents)["test"]
+    assert again.per_item["ndcg_at_10"] == found["test"].per_item["ndcg_at_10_64"]
 
 
 def test_correlations_are_scipys_with_ties() -> None:

@@ -13,6 +13,7 @@ ir_datasets = pytest.importorskip("ir_datasets")
 from ir_datasets.formats import TrecQrels, TsvDocPairs, TsvDocs, TsvQueries  # noqa: E402
 from ir_datasets.util import Cache, RequestsDownload  # noqa: E402
 
+from trainables.data.corpora import open_corpus  # noqa: E402
 from trainables.data.sources import evaluation_sets, training_set  # noqa: E402
 from trainables.data.types import Example  # noqa: E402
 from trainables.recipe import EvaluationData, TrainData  # noqa: E402
@@ -66,12 +67,13 @@ def published(server, tmp_path):
     id = f"made-here/{tmp_path.name}"
     for suffix, last in (
         ("", qrels),
+        ("/again", qrels),
         ("/pairs", TsvDocPairs(remote("pairs.tsv"))),
         ("/broken", TsvDocPairs(remote("broken.tsv"))),
     ):
         ir_datasets.registry.register(id + suffix, ir_datasets.Dataset(docs, asked, last))
     yield id
-    for suffix in ("", "/pairs", "/broken"):
+    for suffix in ("", "/again", "/pairs", "/broken"):
         del ir_datasets.registry._registered[id + suffix]
 
 
@@ -198,3 +200,22 @@ def test_what_datasets_cannot_open_is_refused(tmp_path, hub_cache, source, split
     (tmp_path / "train.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
     with pytest.raises(ValueError, match=message):
         train(source.format(folder=tmp_path), split=split)
+
+
+def test_a_published_collection_in_slices_is_the_one_in_memory(published, tmp_path):
+    source = f"ir_datasets:{published}"
+    whole = evaluation_sets(EvaluationData(source=source, test_source=source))["test"].collection
+    corpus, questions = open_corpus(source, tmp_path)
+    assert corpus.size == 5
+    assert list(corpus.documents(0, 5)) == list(whole.documents.items())
+    assert list(corpus.documents(2, 4)) == list(whole.documents.items())[2:4]
+    assert list(corpus.documents(4, 99)) == list(whole.documents.items())[4:]
+    assert (questions.queries, questions.qrels) == (whole.queries, whole.qrels)
+    assert open_corpus(source, tmp_path)[0].identity == corpus.identity
+    # A sibling on the same documents shares their identity, and so their vectors.
+    assert open_corpus(f"{source}/again", tmp_path)[0].identity == corpus.identity
+
+
+def test_a_corpus_needs_queries_and_judgements(tmp_path):
+    with pytest.raises(ValueError, match=r"ir_datasets has no id 'beir/scifakt'; nearest: .*scifact"):
+        open_corpus("ir_datasets:beir/scifakt", tmp_path)

@@ -1,0 +1,83 @@
+"""What `--dry-run` prints: the study as it would be run, and what it would cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from study import stored
+from study.estimate import estimate
+from study.spec import Resources, Study
+from study.tracking_uri import masked
+from trainables import overrides
+
+
+def plan(
+    name: str, profile: str, study: Study, storage: Path, tracking_uri: str, outlook: stored.Outlook | None
+) -> str:
+    """What `--dry-run` prints; without an `outlook` where the ledger cannot be seen from here."""
+    space = stored.explore(study)
+    first = [*study.controls, *study.points][: study.budget.trials]
+    each = [overrides.apply(study.config, values).total_steps for values in first]
+    each += [study.config.total_steps] * (study.budget.trials - len(each))
+    steps = sum(each) * study.replicates
+    per_trial = f"{min(each):,}" if len(set(each)) == 1 else f"{min(each):,} to {max(each):,}"
+    lines = [
+        f"study       {name}, profile {profile}: {study.question}",
+        f"trainer     {study.trainer}",
+        "objective   " + ", ".join(f"{o.direction} {o.name}" for o in study.objectives),
+        "space       " + "; ".join(f"{key} in {_range(found)}" for key, found in space.items()),
+    ]
+    if study.controls:
+        lines.append("controls    " + ", ".join(_point(p) for p in study.controls))
+    if study.points:
+        lines.append(f"first       {len(study.points)} given points: " + ", ".join(_point(p) for p in study.points))
+    lines += [
+        f"sampler     {study.sampler}, pruner {study.pruner.kind}, seed {study.seed}",
+        f"trials      {study.budget.trials} x {study.replicates} replicate(s) x {per_trial} steps = {steps:,} steps, "
+        f"about {steps * study.config.batch_size:,} examples",
+        f"gang        {_gang(study.resources)}",
+        *(estimate(study) if study.resources.gpus_per_worker else ()),
+        f"storage     {storage}",
+        f"tracking    {masked(tracking_uri)}",
+    ]
+    if outlook is not None:
+        lines.append(f"ledger      {_outlook(outlook)}")
+    lines.append("config")
+    lines += [f"  {key} = {_dig(study.config, key)}" for key in overrides.keys(study.config) if key != "cache"]
+    return "\n".join(lines)
+
+
+def _outlook(outlook: stored.Outlook) -> str:
+    done = ", ".join(f"{count} {state}" for state, count in sorted(outlook.states.items())) or "nothing yet"
+    left = [f"{outlook.new} new"] if outlook.new else []
+    if outlook.interrupted:
+        left.insert(0, "carry on " + ", ".join(map(str, outlook.interrupted)))
+    return f"{done}; to do: {', then '.join(left) or 'nothing'}"
+
+
+def _gang(wanted: Resources) -> str:
+    text = f"{wanted.workers} worker(s) with {wanted.cpus_per_worker:g} CPU and {wanted.gpus_per_worker:g} GPU each"
+    if wanted.workers > 1:
+        text += f", placement {wanted.placement}"
+    if wanted.accelerator:
+        text += f", on {wanted.accelerator}"
+    if wanted.labels:
+        text += ", on nodes with " + ", ".join(f"{key}={value}" for key, value in wanted.labels.items())
+    return text
+
+
+def _range(found: Any) -> str:
+    if hasattr(found, "choices"):
+        return "{" + ", ".join(map(str, found.choices)) + "}"
+    return f"[{found.low:g}, {found.high:g}]" + (" log" if found.log else "")
+
+
+def _point(point: dict[str, Any]) -> str:
+    return " ".join(f"{key}={value}" for key, value in point.items())
+
+
+def _dig(config: Any, key: str) -> Any:
+    for part in key.split("."):
+        config = getattr(config, part)
+    return config
