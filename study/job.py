@@ -84,9 +84,7 @@ def build(options: argparse.Namespace) -> Job:
     # URLs may hold a password, and a job's command is shown to whoever looks at the dashboard. What is not given
     # here is left to the environment of the head.
     variables = _variables(options.env) | {variable: url for variable, url in urls.items() if url}
-    tracking_uri = (
-        urls["MLFLOW_TRACKING_URI"] or f"$MLFLOW_TRACKING_URI of the head, else {run.default_tracking(storage)}"
-    )
+    tracking_uri = urls["MLFLOW_TRACKING_URI"] or f"$MLFLOW_TRACKING_URI of the head, else {run.beside(storage)}"
     return Job(
         prefix=prefix(name, storage),
         entrypoint=shlex.join(words),

@@ -478,6 +478,7 @@ class Ledger:
                     "planned_steps": row.planned_steps,
                     "worker_seconds": round(used[row.number], 3),
                     "saved_worker_seconds": round(row.saved, 3),
+                    "gpu_hours": round(self._gpu_hours(used[row.number]), 4),
                     "attempts": row.attempts,
                     "mlflow_run_id": runs.get(row.number),
                     "checkpoint": row.checkpoint,
@@ -491,6 +492,11 @@ class Ledger:
                 "used": round(sum(used.values()), 3),
                 "saved": round(sum(row.saved for row in rows), 3),
                 "overhead": round(sum(max(0.0, row.used - row.trained) for row in rows if row.state in FINAL), 3),
+            },
+            "gpu_hours": {
+                "used": round(self._gpu_hours(sum(used.values())), 4),
+                "saved": round(self._gpu_hours(sum(row.saved for row in rows)), 4),
+                "price": self.spec.resources.gpu_hour_price,
             },
             "wall_seconds": round(self._elapsed(), 3),
             "baselines": self._baselines,
@@ -530,7 +536,12 @@ class Ledger:
         if budget.wall_clock_s is not None and self._elapsed() >= budget.wall_clock_s:
             return True
         used = sum(row.used + self._held(row) for row in self._rows.values())
-        return budget.worker_hours is not None and used >= budget.worker_hours * 3600
+        if budget.worker_hours is not None and used >= budget.worker_hours * 3600:
+            return True
+        return budget.gpu_hours is not None and self._gpu_hours(used) >= budget.gpu_hours
+
+    def _gpu_hours(self, worker_seconds: float) -> float:
+        return worker_seconds * self.spec.resources.gpus_per_worker / 3600
 
     def _hopeless(self) -> bool:
         """Three failed trials before anything else ended: the fault is not in the parameters."""

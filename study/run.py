@@ -28,6 +28,7 @@ from study.tracking_uri import SQLITE, absolute_uri, check_uri
 from trainables import overrides
 
 FINISHED, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+DEFAULT_TRACKING = "sqlite:///studies/mlflow.db"
 POLL_S = 0.4
 SAME_SIGNAL_S = 0.3
 """A second signal counts from here on."""
@@ -46,6 +47,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--profile", help="variant of the study (default: embedded)")
     parser.add_argument("--trials", type=int, metavar="N", help="number of trials in all")
     parser.add_argument("--concurrency", type=int, metavar="N", help="trials at a time")
+    parser.add_argument(
+        "--budget-gpu-hours", type=float, metavar="H", help="stop as Ctrl-C does when trials have held GPUs so long"
+    )
     parser.add_argument("--max-nodes", type=int, metavar="N", help="let the cluster's autoscaler go up to N nodes")
     parser.add_argument(
         "--resources", action="append", default=[], metavar="KEY=VALUE",
@@ -55,8 +59,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--storage", type=Path, metavar="DIR", help="folder of the study (default: studies/NAME)")
     parser.add_argument("--ledger", metavar="URL", help="Optuna storage (default: $STUDY_LEDGER, else SQLite)")
     parser.add_argument(
-        "--tracking-uri", metavar="URI", help="MLflow (default: $MLFLOW_TRACKING_URI, else mlflow.db beside --storage)"
-    )
+        "--tracking-uri", metavar="URI",
+        help="MLflow (default: $MLFLOW_TRACKING_URI, else studies/mlflow.db; with --address beside --storage)",
+    )  # fmt: skip
     parser.add_argument("--address", metavar="ADDR", help="Ray cluster (default: one on this machine)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a config value")
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the sampler and of the first replicate")
@@ -99,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
             )
     url = ledger or stored.default_url(storage)
     given = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
-    tracking_uri = absolute_uri(given or default_tracking(storage))
+    tracking_uri = absolute_uri(given or (DEFAULT_TRACKING if options.address is None else beside(storage)))
     begun = None if options.fresh else stored.existing_study(url, name, study)
     outlook = stored.outlook(begun, study)
     if options.dry_run:
@@ -124,8 +129,8 @@ def run(options: argparse.Namespace) -> int:
         lock.release()
 
 
-def default_tracking(storage: Path) -> str:
-    """SQLite beside the study's folder, shared by the studies there."""
+def beside(storage: Path) -> str:
+    """SQLite beside the study's folder, shared by the studies there: on a cluster only that folder is sure to stay."""
     return f"{SQLITE}{storage.parent / 'mlflow.db'}"
 
 
@@ -314,6 +319,7 @@ def _changes(options: argparse.Namespace) -> dict[str, Any]:
     """Options that change the study itself, as dotted keys of `Study`."""
     given = {
         "budget.trials": options.trials,
+        "budget.gpu_hours": options.budget_gpu_hours,
         "resources.concurrency": options.concurrency,
         "resources.max_nodes": options.max_nodes,
         "resources.workers": options.workers_per_trial,

@@ -41,6 +41,7 @@ class Budget(Section):
     trials: PositiveInt
     wall_clock_s: PositiveFinite | None = None
     worker_hours: PositiveFinite | None = None
+    gpu_hours: PositiveFinite | None = None
 
 
 class Resources(Section):
@@ -49,6 +50,8 @@ class Resources(Section):
     workers: PositiveInt = 1
     cpus_per_worker: PositiveFinite = 1
     gpus_per_worker: NonNegativeFinite = 0
+    gpu_hour_price: NonNegativeFinite | None = None
+    """In whatever currency; what trials cost is shown with it."""
     placement: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
     """How Ray lays a gang over nodes: on few or on many of them; STRICT takes one node for all, or one for each."""
     accelerator: str | None = None
@@ -114,6 +117,11 @@ class Study(Section):
                 raise ValueError(overrides.unknown_key(key, known))
         for point in given:
             overrides.apply(self.config, point)
+        if self.budget.gpu_hours is not None and not self.resources.gpus_per_worker:
+            raise ValueError(
+                f"budget.gpu_hours={self.budget.gpu_hours:g}, but resources.gpus_per_worker=0: trials hold no GPU; "
+                "give them some, or use budget.worker_hours"
+            )
         if len(self.objectives) > 1 and self.pruner.kind != "none":
             raise ValueError(
                 f"pruner.kind={self.pruner.kind!r} with {len(self.objectives)} objectives: pruning compares one "

@@ -135,8 +135,19 @@ def counts(summary: Summary) -> str:
 
 
 def cost(summary: Summary) -> str:
-    """`312 worker-seconds used, 95 saved by stopping early`."""
+    """`312 worker-seconds used, 95 saved by stopping early`, or in GPU-hours where trials hold GPUs.
+
+    >>> cost({"worker_seconds": {}, "gpu_hours": {"used": 12.5, "saved": 3.0, "price": 2.0}})
+    '12.50 GPU-hours used (25.00 at 2 each), 3.00 saved by stopping early'
+    """
     spent = summary["worker_seconds"]
+    gpus = summary.get("gpu_hours") or {}
+    if gpus.get("used"):
+        price = number(gpus.get("price"))
+        text = f"{gpus['used']:,.2f} GPU-hours used" + (
+            f" ({gpus['used'] * price:,.2f} at {price:g} each)" if price else ""
+        )
+        return text + (f", {gpus['saved']:,.2f} saved by stopping early" if gpus["saved"] >= 0.01 else "")
     used, saved = number(spent.get("used")) or 0.0, number(spent.get("saved")) or 0.0
     if max(used, saved) >= 3 * 3600:
         text = f"{used / 3600:,.1f} worker-hours used"

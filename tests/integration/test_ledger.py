@@ -355,14 +355,27 @@ def test_more_trials_add_to_a_finished_study(tmp_path) -> None:
     assert again.ask() is None
 
 
-def test_spent_budget_stops_trials_and_finishes_the_study(tmp_path) -> None:
-    ledger = opened(tmp_path, toy(budget=Budget(trials=4, worker_hours=1e-9)))
+@pytest.mark.parametrize("budget", [{"worker_hours": 1e-9}, {"gpu_hours": 1e-9}])
+def test_spent_budget_stops_trials_and_finishes_the_study(tmp_path, budget) -> None:
+    ledger = opened(tmp_path, toy(budget=Budget(trials=4, **budget), resources=Resources(gpus_per_worker=2)))
     number = ledger.ask()
     ledger.begin(number)
     assert ledger.report(number, 1, 0, [record(1, **{"train.loss": 1.0})]) == "budget spent"
     assert ledger.finish(number, 1, outcome("stopped", step=1, reason="budget spent")) == "interrupted"
     assert ledger.ask() is None
     assert ledger.conclude()["status"] == "finished"
+
+
+def test_gpu_hours_are_those_of_all_workers_of_the_gang(tmp_path) -> None:
+    gang = Resources(workers=2, gpus_per_worker=4, gpu_hour_price=3)
+    ledger = opened(tmp_path, toy(resources=gang))
+    number = ledger.ask()
+    ledger._rows[number].launched -= 900
+    ledger.begin(number)
+    ledger.finish(number, 1, None, "OutOfMemoryError: no")
+    summary = ledger.summary()
+    assert summary["gpu_hours"]["used"] == summary["trials"][number]["gpu_hours"] == pytest.approx(2.0, abs=0.01)
+    assert summary["gpu_hours"]["price"] == 3
 
 
 def test_three_failures_in_a_row_end_the_study(tmp_path) -> None:
