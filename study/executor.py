@@ -189,7 +189,8 @@ class LedgerSearcher(Searcher):
     def suggest(self, trial_id: str) -> Any:
         # A trial that does not fit would wait with its number taken: it waits in the ledger instead.
         if len(self.numbers) >= self._room():
-            return None
+            # While there is no room for any, nothing else would end the study.
+            return Searcher.FINISHED if not self.numbers and ray.get(self.ledger.halted.remote()) else None
         number = ray.get(self.ledger.ask.remote())
         if number is None:
             return Searcher.FINISHED

@@ -393,6 +393,10 @@ class Ledger:
         """Ask every running trial to stop at its next step, and hand out no more."""
         self._halt = self._halt or reason
 
+    def halted(self) -> bool:
+        """Whether it has been asked to stop."""
+        return self._halt is not None
+
     def conclude(self) -> dict[str, Any]:
         """The engine has come to rest: set the study's status, and return the summary."""
         for number in sorted(self._live):

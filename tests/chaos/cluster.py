@@ -10,6 +10,7 @@ import tempfile
 import uuid
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import requests
@@ -68,17 +69,20 @@ class Cluster:
 
     def nodes_alive(self) -> int:
         """Nodes that have joined and are alive, as the dashboard has them."""
-        summary = self._get("/nodes?view=summary").json()["data"]["summary"]
-        return sum(node["raylet"].get("state") == "ALIVE" for node in summary)
+        answer = self._get("/nodes?view=summary")
+        return sum(node["raylet"].get("state") == "ALIVE" for node in answer["data"]["summary"]) if answer else 0
 
     def _answers(self) -> bool:
-        assert self.nodes[0].poll() is None, (self.folder / "node-0.log").read_text()[-3000:]
-        with suppress(requests.RequestException):
-            return self._get("/api/version").status_code == 200
-        return False
+        return self._get("/api/version") is not None
 
-    def _get(self, path: str) -> requests.Response:
-        return requests.get(self.address + path, headers={"Authorization": f"Bearer {self.token}"}, timeout=5)
+    def _get(self, path: str) -> Any:
+        """What the dashboard says, None while it says nothing; fails once a node has ended."""
+        for number, node in enumerate(self.nodes):
+            assert node.poll() is None, (self.folder / f"node-{number}.log").read_text()[-3000:]
+        with suppress(requests.RequestException):
+            answer = requests.get(self.address + path, headers={"Authorization": f"Bearer {self.token}"}, timeout=5)
+            return answer.json() if answer.ok else None
+        return None
 
     def submit(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """`python -m study.submit` with the cluster's token."""

@@ -3,15 +3,17 @@
     python tests/chaos/evaluation.py --passages 500000 --workers 2
 
 Passages, queries and a small encoder of random weights are generated, the same ones each time. Everything that
-the evaluation started is killed when half of the shards are there; the same command is run again. Then no shard
-may have been made twice, results must be those of brute force on a sample of the queries, some shards must be the
-same to the last bit when searched in this process alone, and memory must not have grown with what was done.
+the evaluation started is killed when half of the shards are there; the same command is run again, and loses a
+worker. Then no shard may have been made twice, results must be those of brute force on a sample of the queries,
+some shards must be the same to the last bit when searched in this process alone, and memory must not have grown
+with what was done.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import subprocess
@@ -124,8 +126,11 @@ class Evaluation:
     samples: list[tuple[float, int, int]] = field(default_factory=list)
     """(share of the shards that are done, bytes of all processes, of the largest), shared pages counted once."""
 
-    def run(self, kill_at: float | None) -> float:
-        """Seconds that a launch took, to its end or until `kill_at` of all shards were done and it was killed."""
+    def run(self, kill_at: float | None = None, lose_at: float = math.inf) -> float:
+        """Seconds that a launch took, to its end or until `kill_at` of all shards were done and it was killed.
+
+        It loses a worker when `lose_at` of them are done.
+        """
         mark = uuid.uuid4().hex
         temporary = temporary_folder(self.storage)
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "MLFLOW_"))}
@@ -146,6 +151,9 @@ class Evaluation:
                         sampled = time.monotonic()
                     if kill_at is not None and self.done() >= kill_at * self.shards:
                         break
+                    if self.done() >= lose_at * self.shards:
+                        lose_at = math.inf
+                        self._kill_worker(process.pid)
                     time.sleep(LOOK_EVERY_S)
             finally:
                 if process.poll() is None:
@@ -158,6 +166,13 @@ class Evaluation:
         else:
             assert process.returncode == -9, f"it ended before it was killed:\n{screen.read_text()[-3000:]}"
         return time.monotonic() - began
+
+    def _kill_worker(self, pid: int) -> None:
+        started = psutil.Process(pid).children(recursive=True)
+        workers = [process for process in started if "MapWorker" in " ".join(process.cmdline())]
+        assert workers, "no worker to lose"
+        workers[0].kill()
+        say(f"a worker was killed with {self.done()} shards done")
 
     def _sample(self, pid: int) -> None:
         try:
@@ -261,7 +276,7 @@ def story(folder: Path, passages: int, queries: int, workers: int, sample: int) 
     say(f"{passages:,} passages, {queries} queries, {one.shards} shards: {time.monotonic() - began:.0f} s to generate")
     say(f"killed after {evaluation.run(kill_at=0.5):.0f} s with {evaluation.done()} shards done")
     before = evaluation.made()
-    say(f"carried on and finished in {evaluation.run(kill_at=None):.0f} s")
+    say(f"carried on and finished in {evaluation.run(lose_at=0.75):.0f} s")
     after = evaluation.made()
     assert len(after) == one.shards
     twice = [shard for shard, time_ in before.items() if after[shard] != time_]

@@ -14,6 +14,7 @@ import torch
 
 from trainables import loop, overrides
 from trainables.context import Context
+from trainables.evaluation.retrieval import Retrieval
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINERS = sorted(path.parent.name for path in (ROOT / "trainables").glob("*/recipe.py"))
@@ -128,6 +129,31 @@ def test_export_loads_in_transformers(trainer, finished) -> None:
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)
+def test_the_export_encodes_as_the_recipe_was_evaluated(trainer, finished, cache) -> None:
+    """Full evaluations open the exported model with `Encoder`; on the study's own test queries it scores the same."""
+    outcome, _, folder = finished(trainer)
+    config = small_config(trainer, cache)
+    encoder = importlib.import_module(f"trainables.{trainer}.recipe").Encoder
+    opened = encoder.open(folder / "model", config, torch.device("cpu"))
+    assert json.loads(json.dumps(opened.settings)) == opened.settings
+    with torch.inference_mode():
+        vectors = opened.documents(["open a file and read all of its lines into a list", "close it"])
+        assert vectors.isfinite().all()
+        assert torch.allclose(vectors[1:], opened.documents(["close it"]), atol=1e-5)
+        assert opened.queries(["close it"]).shape == vectors[1:].shape
+    if encoder.sparse:
+        assert (vectors >= 0).all()
+    if not hasattr(config, "evaluation"):
+        return
+    retrieval = Retrieval(config.evaluation, cache)
+    found = retrieval.evaluate(
+        ("validation", "test"), opened.queries, opened.documents, encoder.statistics, encoder.sparse
+    )
+    for name, value in found["test"].values.items():
+        assert value == pytest.approx(outcome.values[f"test.{name}"], rel=1e-9)
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
 def test_batch_is_a_function_of_seed_and_step(trainer, cache, tmp_path) -> None:
     module = importlib.import_module(f"trainables.{trainer}.recipe")
     config = small_config(trainer, cache)
@@ -165,6 +191,7 @@ from pathlib import Path
 import torch, torch.distributed as dist
 from trainables import loop
 from trainables.context import Context
+from trainables.evaluation.retrieval import Retrieval
 
 trainer, config, folder, store, rank = sys.argv[1:]
 torch.set_num_threads(1)

@@ -63,6 +63,7 @@ def arguments(made: Path, *more: str, suite: str = "suite", trials: str = "0,1")
             *more]  # fmt: skip
 
 
+@pytest.mark.chaos
 def test_results_are_those_of_the_evaluation_in_memory(made: Path, capsys) -> None:
     command = [sys.executable, "-m", "study.evaluate", *arguments(made)]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
