@@ -9,14 +9,15 @@ and once by four, of whom no node has room for more than two. Losses may differ 
 from __future__ import annotations
 
 import argparse
+import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from launches import ROOT, database, say, steps_of, summary
-from nodes import Cluster
+from cluster import Cluster
+from launches import ROOT, database, say, steps_of, summary, until
 
 STUDY = """
 import importlib
@@ -44,10 +45,10 @@ def losses(cluster: Cluster, folder: Path, trainer: str, workers: int) -> dict[i
     file.write_text(STUDY.format(trainer=trainer))
     storage = folder / f"{trainer}-{workers}"
     done = subprocess.run(
-        [sys.executable, "-m", "study.run", str(file), "--address", cluster.address, "--storage", str(storage),
+        [sys.executable, "-m", "study.run", str(file), "--address", f"127.0.0.1:{cluster.port}", "--storage", str(storage),
          "--tracking-uri", database(storage), "--workers-per-trial", str(workers),
          "--resources", "cpus_per_worker=0.5", "--resources", "placement=SPREAD"],
-        cwd=folder, env=cluster.environment, capture_output=True, text=True, timeout=900,
+        cwd=folder, env=cluster.with_token(PYTHONPATH=str(ROOT)), capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     logs = "\n".join(path.read_text()[-3000:] for path in (storage / "logs").glob("trial-*.log"))
     assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}{logs}"
@@ -58,10 +59,11 @@ def losses(cluster: Cluster, folder: Path, trainer: str, workers: int) -> dict[i
 
 
 def check(folder: Path, trainers: list[str]) -> None:
-    with Cluster(folder) as cluster:
-        cluster.head()
-        for name in ("one", "two"):
-            cluster.node(name, 1)
+    with Cluster(secrets.token_hex(32)) as cluster:
+        cluster.head(0)
+        for _ in range(2):
+            cluster.node(1)
+        until(lambda: cluster.nodes_alive() == 3, "two nodes beside the head", pause_s=0.5)
         for trainer in trainers:
             alone = losses(cluster, folder, trainer, 1)
             gang = losses(cluster, folder, trainer, 4)

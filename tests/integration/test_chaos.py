@@ -39,3 +39,15 @@ def test_trials_that_stop_early_leave_nothing_behind(tmp_path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     assert "5 trials stopped early" in done.stdout
+
+
+@pytest.mark.timeout(900)
+def test_a_gang_on_two_nodes_trains_as_one_worker() -> None:
+    """The script without arguments does it for every recipe."""
+    script = ROOT / "tests" / "chaos" / "gangs.py"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, str(script), "splade"], cwd=ROOT, capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "splade: four workers on two nodes" in done.stdout
