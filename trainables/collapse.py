@@ -57,9 +57,10 @@ def at_chance(
     grace: float,
     deadline: float,
     steps: int,
+    share: float = AT_CHANCE,
 ) -> str | None:
-    """A loss at or above `chance`, that of an `ignorant` model, that does not fall; past the deadline, even one that
-    does.
+    """A loss from `share` of `chance` on, that of an `ignorant` model, that does not fall; past the deadline, even
+    one that does.
 
     `history` is that of a stage of `steps` steps, of which the first `grace` are no reason to stop; `window` steps
     are judged together.
@@ -68,7 +69,7 @@ def at_chance(
     if done < max(2 * window, grace):
         return None
     now, before = typical(history, name, window), typical(history, name, window, ago=window)
-    if now < AT_CHANCE * chance:
+    if now < share * chance:
         return None
     told = f"{name.removesuffix('_loss')} loss {now:.4g} against {chance:.4g} of {ignorant}"
     if done >= deadline:

@@ -35,6 +35,8 @@ def rules(config: Config, entropy: float | None) -> tuple[Rule, ...]:
             grace=grace,
             deadline=max(limits.deadline * before, grace),
             steps=before,
+            # A basic decoder leaves this value slowly, by a few hundredths in hundreds of steps, and still learns.
+            share=1.0,
         )
 
     def ignoring_the_embedding(history: Sequence[Signals]) -> str | None:
