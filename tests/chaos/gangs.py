@@ -45,8 +45,8 @@ def losses(cluster: Cluster, folder: Path, trainer: str, workers: int) -> dict[i
     file.write_text(STUDY.format(trainer=trainer))
     storage = folder / f"{trainer}-{workers}"
     done = subprocess.run(
-        [sys.executable, "-m", "study.run", str(file), "--address", f"127.0.0.1:{cluster.port}", "--storage", str(storage),
-         "--tracking-uri", database(storage), "--workers-per-trial", str(workers),
+        [sys.executable, "-m", "study.run", str(file), "--address", f"127.0.0.1:{cluster.port}",
+         "--storage", str(storage), "--tracking-uri", database(storage), "--workers-per-trial", str(workers),
          "--resources", "cpus_per_worker=0.5", "--resources", "placement=SPREAD"],
         cwd=folder, env=cluster.with_token(PYTHONPATH=str(ROOT)), capture_output=True, text=True, timeout=900,
     )  # fmt: skip
