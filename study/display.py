@@ -224,7 +224,8 @@ class _Table:
 
 def final_text(summary: Summary, report: Path | None = None) -> str:
     """The result in a few lines: the best trial, what it cost, where the report and the runs are."""
-    if summary.get("design") == "paired" and report is not None:
+    compared = summary.get("design") == "paired" or any(trial.get("control") for trial in summary["trials"])
+    if compared and report is not None:
         # The answer of a comparison is a difference with its test, not a best trial; both take seconds to import.
         from study.answer import answer
         from study.findings import Findings

@@ -164,7 +164,7 @@ class InputCheck:
     def result(self) -> dict[str, Any]:
         """{"facts": ..., "baselines": ...}; ValueError with the refusal."""
         out, _ = self.process.communicate()
-        if self.process.returncode == WRONG:
+        if self.process.returncode == WRONG and out.strip():
             raise ValueError(out.strip())
         if self.process.returncode != 0:
             raise RuntimeError(f"the inputs could not be checked, see {self.log}")

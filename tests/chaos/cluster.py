@@ -55,7 +55,9 @@ class Cluster:
 
     def node(self, cpus: int) -> subprocess.Popen:
         """Add a node; its process ends when the node does."""
-        return self._start(f"--address=127.0.0.1:{self.port}", f"--num-cpus={cpus}")
+        # In a folder of its own: nodes that share one delete each other's working folders of jobs.
+        folder = self.folder / f"n{len(self.nodes)}"
+        return self._start(f"--address=127.0.0.1:{self.port}", f"--num-cpus={cpus}", f"--temp-dir={folder}")
 
     def _start(self, *arguments: str) -> subprocess.Popen:
         log = (self.folder / f"node-{len(self.nodes)}.log").open("w")
@@ -71,6 +73,11 @@ class Cluster:
         """Nodes that have joined and are alive, as the dashboard has them."""
         answer = self._get("/nodes?view=summary")
         return sum(node["raylet"].get("state") == "ALIVE" for node in answer["data"]["summary"]) if answer else 0
+
+    def state(self, submission_id: str) -> str | None:
+        """RUNNING and so on; None while the dashboard does not say."""
+        answer = self._get(f"/api/jobs/{submission_id}")
+        return answer["status"] if answer else None
 
     def _answers(self) -> bool:
         return self._get("/api/version") is not None
