@@ -35,7 +35,14 @@ EMBEDDED = Study(
     config=Config(steps=160, evaluate_every=48, checkpoint_every=80),
     space=space,
     controls=(CONTROL,),
-    points=({"encoder_mask_ratio": 0.3, "decoder_mask_ratio": 0.5, "decoding": "enhanced"},),
+    points=(
+        {
+            "encoder_mask_ratio": 0.3,
+            "decoder_mask_ratio": 0.5,
+            "decoding": "enhanced",
+            "pretraining.optimiser.lr": 1e-3,
+        },
+    ),
     objectives=(Objective(name="ndcg_at_10"),),
     pruner=Pruner(kind="median", first_step=100),
     budget=Budget(trials=12),
