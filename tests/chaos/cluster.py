@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -44,30 +45,41 @@ class Cluster:
     def with_token(self, **variables: str) -> dict[str, str]:
         return self.environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=self.token, **variables)
 
-    def head(self, cpus: int) -> None:
-        """Start the head and wait until its dashboard answers."""
-        self._start(
+    def head(self, cpus: int) -> subprocess.Popen:
+        """Start the head and wait until its dashboard answers; its process ends when the node does."""
+        return self._started(
+            lambda: self._get("/api/version") is not None,
             "--head", f"--port={self.port}", f"--num-cpus={cpus}", "--node-ip-address=127.0.0.1",
             f"--dashboard-port={self.dashboard}", f"--temp-dir={self.folder / 'r'}",
             f"--ray-client-server-port={free_port()}", "--include-dashboard=true",
         )  # fmt: skip
-        until(self._answers, "the dashboard", pause_s=0.3)
 
     def node(self, cpus: int) -> subprocess.Popen:
-        """Add a node; its process ends when the node does."""
+        """Add a node and wait until it has joined."""
         # In a folder of its own: nodes that share one delete each other's working folders of jobs.
         folder = self.folder / f"n{len(self.nodes)}"
-        return self._start(f"--address=127.0.0.1:{self.port}", f"--num-cpus={cpus}", f"--temp-dir={folder}")
-
-    def _start(self, *arguments: str) -> subprocess.Popen:
-        log = (self.folder / f"node-{len(self.nodes)}.log").open("w")
-        small = ["--dashboard-agent-listen-port=0", "--object-store-memory=200000000", "--disable-usage-stats"]
-        node = subprocess.Popen(
-            [RAY, "start", "--block", *arguments, *small], env=self.with_token(TMPDIR=str(self.folder)),
-            cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+        before = self.nodes_alive()
+        return self._started(
+            lambda: self.nodes_alive() > before,
+            f"--address=127.0.0.1:{self.port}", f"--num-cpus={cpus}", f"--temp-dir={folder}",
         )  # fmt: skip
-        self.nodes.append(node)
-        return node
+
+    def _started(self, there: Callable[[], bool], *arguments: str) -> subprocess.Popen:
+        """A node that is `there`: Ray gives its start 30 s, which a busy machine exceeds now and then."""
+        small = ["--dashboard-agent-listen-port=0", "--object-store-memory=200000000", "--disable-usage-stats"]
+        log = self.folder / f"node-{len(self.nodes)}.log"
+        for _ in range(3):
+            with log.open("w") as screen:
+                node = subprocess.Popen(
+                    [RAY, "start", "--block", *arguments, *small], env=self.with_token(TMPDIR=str(self.folder)),
+                    cwd=self.folder, stdin=subprocess.DEVNULL, stdout=screen, stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )  # fmt: skip
+            self.nodes.append(node)
+            until(lambda: there() or node.poll() is not None, "a node", pause_s=0.3)  # noqa: B023
+            if node.poll() is None:
+                return node
+        raise AssertionError(log.read_text()[-3000:])
 
     def nodes_alive(self) -> int:
         """Nodes that have joined and are alive, as the dashboard has them."""
@@ -79,13 +91,8 @@ class Cluster:
         answer = self._get(f"/api/jobs/{submission_id}")
         return answer["status"] if answer else None
 
-    def _answers(self) -> bool:
-        return self._get("/api/version") is not None
-
     def _get(self, path: str) -> Any:
-        """What the dashboard says, None while it says nothing; fails once a node has ended."""
-        for number, node in enumerate(self.nodes):
-            assert node.poll() is None, (self.folder / f"node-{number}.log").read_text()[-3000:]
+        """What the dashboard says, None while it says nothing."""
         with suppress(requests.RequestException):
             answer = requests.get(self.address + path, headers={"Authorization": f"Bearer {self.token}"}, timeout=5)
             return answer.json() if answer.ok else None

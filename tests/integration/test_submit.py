@@ -24,7 +24,6 @@ def cluster() -> Iterator[Cluster]:
         # As docs/cluster.md has it: the study on the head, training elsewhere.
         started.head(cpus=0)
         started.node(cpus=2)
-        until(lambda: started.nodes_alive() == 2, "the second node", pause_s=0.5)
         yield started
 
 
