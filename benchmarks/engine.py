@@ -76,9 +76,9 @@ def measure(pattern: str, trials: int) -> float:
 
     here = pattern == "lean"
     if here:
-        from study.executor import HEAD, LOCAL
+        from study.executor import EVERYWHERE, HEAD, OWN_CLUSTER
 
-        for name, value in LOCAL.items():
+        for name, value in (EVERYWHERE | OWN_CLUSTER).items():
             os.environ.setdefault(name, value)
     with tempfile.TemporaryDirectory(prefix="study-") as folder:
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR}

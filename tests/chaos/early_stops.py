@@ -84,7 +84,7 @@ def check(storage: Path, trials: int) -> None:
     engine.start()
     try:
         ledger = engine.open_ledger(name="tiny_study", profile="stops", study=study, storage=storage)
-        engine.fit(study, 1)
+        engine.fit(study)
         ray.get(ledger.conclude.remote())
         ended = time.monotonic()
         while left := held() + working(mark):
