@@ -16,7 +16,7 @@ chaos: $(INSTALLED)
 	$(BIN)/python -m pytest -m chaos tests/integration
 
 benchmark: $(INSTALLED)
-	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+	for name in angle_loss engine retromae_step splade_head; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

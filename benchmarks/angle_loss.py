@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -56,6 +55,8 @@ def loss_there() -> Callable:
 def measure(contender: str, pairs: int) -> dict[str, float | str]:
     import torch
 
+    from benchmarks.memory import peak
+
     torch.set_num_threads(1)
     torch.manual_seed(0)
     loss = loss_there() if contender == "sentence-transformers" else loss_here(contender.split()[-1])
@@ -65,24 +66,15 @@ def measure(contender: str, pairs: int) -> dict[str, float | str]:
     x.requires_grad_()
     y.requires_grad_()
     small = (x[:8].detach().requires_grad_(), y[:8].detach().requires_grad_(), labels[:8])
-    loss(*small).backward()
     x.grad, y.grad = torch.zeros_like(x), torch.zeros_like(y)
-    held = memory("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from what is held
+    mib = peak(lambda: loss(x, y, labels).backward(), lambda: loss(*small).backward(), "cpu")
     value = loss(x, y, labels)
-    value.backward()
-    rose = memory("VmHWM") - held
     times: list[float] = []
     while len(times) < 3 or sum(times) < SECONDS:
         began = time.perf_counter()
         loss(x, y, labels).backward()
         times.append(time.perf_counter() - began)
-    return {"ms": 1000 * min(times), "mib": rose / 1024, "value": value.item()}
-
-
-def memory(key: str) -> int:
-    """KiB of this process."""
-    return int(re.search(rf"{key}:\s+(\d+)", Path("/proc/self/status").read_text())[1])  # type: ignore[index]
+    return {"ms": 1000 * min(times), "mib": mib, "value": value.item()}
 
 
 def main() -> None:

@@ -25,6 +25,8 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
+from benchmarks.memory import peak
+
 RATIO, ENCODER_RATIO = 0.5, 0.3
 SHAPES = {
     # texts, tokens, vocabulary, width, layers, heads
@@ -130,28 +132,11 @@ def seconds(shape: Shape, device: str, rounds: int) -> dict[str, dict[str, float
     return best
 
 
-def peak(shape: Shape, device: str, variant: str, threads: int) -> float:
-    """MiB that a step needs at most, measured in this process, which should have run nothing else."""
+def peak_of(shape: Shape, device: str, variant: str, threads: int) -> float:
+    """See `memory.peak`; in a process of its own."""
     torch.set_num_threads(threads)
-    run = variants(shape, device)[variant]["step"]
-    variants((2, 8, 50, 8, 1, 2), device)[variant]["step"]()  # loads what the first call of anything loads
-    if device == "cuda":
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        run()
-        torch.cuda.synchronize()
-        return (torch.cuda.max_memory_allocated() - before) / 2**20
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew (Linux)
-    before = _status("VmRSS")
-    run()
-    return (_status("VmHWM") - before) / 2**10
-
-
-def _status(key: str) -> int:
-    """KiB of a field of /proc/self/status."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
+    run, small = (variants(size, device)[variant]["step"] for size in (shape, (2, 8, 50, 8, 1, 2)))
+    return peak(run, small, device)
 
 
 def main() -> None:
@@ -173,7 +158,7 @@ def main() -> None:
         times = seconds(shape, device, options.rounds)
         with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
             arguments = [(shape, device, name, options.threads) for name in times]
-            memory = dict(zip(times, pool.starmap(peak, arguments, chunksize=1), strict=True))
+            memory = dict(zip(times, pool.starmap(peak_of, arguments, chunksize=1), strict=True))
         ratios = {part: times["plain"][part] / times["ours"][part] for part in ("masks", "step")}
         ratios["memory"] = memory["ours"] / memory["plain"]
         for name, taken in times.items():

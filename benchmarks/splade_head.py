@@ -22,6 +22,8 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.memory import peak
+
 SHAPES = {"B=32 L=48 V=8000 D=128": (32, 48, 8000, 128), "B=32 L=128 V=30522 D=384": (32, 128, 30522, 384)}
 BIAS = {"all active": 0.0, "few active": -3.2}
 Step = Callable[[], None]
@@ -85,27 +87,11 @@ def seconds(variants: dict[str, Step], rounds: int) -> dict[str, float]:
     return best
 
 
-def peak(shape: tuple[int, int, int, int], bias: float, device: str, variant: str, threads: int) -> float:
-    """MiB that the variant needs at most, measured in this process, which should have run nothing else."""
+def peak_of(shape: tuple[int, int, int, int], bias: float, device: str, variant: str, threads: int) -> float:
+    """See `memory.peak`; in a process of its own."""
     torch.set_num_threads(threads)
-    run = steps(shape, bias, device)[variant]
-    small = steps((2, 4, 50, 8), bias, device)[variant]
-    small()  # loads what the first call of anything loads
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        run()
-        return (torch.cuda.max_memory_allocated() - before) / 2**20
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew (Linux)
-    before = _status("VmRSS")
-    run()
-    return (_status("VmHWM") - before) / 2**10
-
-
-def _status(key: str) -> int:
-    """KiB of a field of /proc/self/status."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
+    run, small = (steps(size, bias, device)[variant] for size in (shape, (2, 4, 50, 8)))
+    return peak(run, small, device)
 
 
 def main() -> None:
@@ -124,7 +110,7 @@ def main() -> None:
             times = seconds(steps(shape, bias, device), options.rounds)
             with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
                 arguments = [(shape, bias, device, name, options.threads) for name in times]
-                memory = dict(zip(times, pool.starmap(peak, arguments, chunksize=1), strict=True))
+                memory = dict(zip(times, pool.starmap(peak_of, arguments, chunksize=1), strict=True))
             for name, taken in times.items():
                 row = {
                     "shape": shape_name, "terms": terms, "variant": name, "ms": taken * 1e3, "mib": memory[name],

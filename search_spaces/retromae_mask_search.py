@@ -45,7 +45,7 @@ EMBEDDED = Study(
     ),
     objectives=(Objective(name="ndcg_at_10"),),
     pruner=Pruner(kind="median", first_step=100),
-    budget=Budget(trials=10),
+    budget=Budget(trials=16),
 )
 
 STUDY = {

@@ -51,7 +51,6 @@ EVERYWHERE = {
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",
 }
 
-
 LOOK_EVERY_S = 1.0
 """How often the room of the cluster is looked up."""
 
@@ -77,8 +76,10 @@ class Engine:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
         if self.address is not None:
             _check_reachable(self.address)
+            # The processes that start gangs read these, and on a cluster of somebody else's they inherit nothing.
+            train = {name: os.environ[name] for name in EVERYWHERE if name.startswith("RAY_TRAIN_")}
             try:
-                ray.init(address=self.address, **quiet)
+                ray.init(address=self.address, runtime_env={"env_vars": train}, **quiet)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise Unreachable(f"--address {self.address}: no Ray cluster answers there ({error})") from error
             return

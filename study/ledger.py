@@ -13,7 +13,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from optuna.trial import TrialState
 
 from study.journal import Journal
 from study.lock import Lock
+from study.row import Row
 from study.spec import Study
 from study.stored import FINAL, control_of, default_url, flat, importances, open_study
 from study.tracking import Tracker
@@ -33,44 +34,6 @@ log = logging.getLogger(__name__)
 
 STATUS = {"complete": "FINISHED", "pruned": "KILLED", "collapsed": "KILLED", "failed": "FAILED"}
 """How a trial ended -> status of its MLflow run."""
-
-
-@dataclass
-class Row:
-    """What the ledger knows about one trial besides what Optuna keeps; stored as one JSON attribute."""
-
-    number: int
-    planned_steps: int
-    params: dict[str, Any] = field(default_factory=dict)
-    state: str = "running"
-    reason: str | None = None
-    stop: str | None = None
-    """Why the running trial was told to stop for good; a resumed one is told again."""
-    values: dict[str, float] = field(default_factory=dict)
-    replicates: list[dict[str, Any]] = field(default_factory=list)
-    """Finished replicates: seed, values, steps, state."""
-    step: int = 0
-    """Newest step of the replicate in progress."""
-    attempts: int = 0
-    launched: float | None = None
-    """When the gang of the current attempt was asked for, seconds since the epoch."""
-    used: float = 0.0
-    """Worker-seconds that gangs of earlier attempts were held."""
-    trained: float = 0.0
-    """Worker-seconds inside the loop."""
-    saved: float = 0.0
-    """Worker-seconds that ending early did not spend, at the trial's own pace."""
-    checkpoint: str | None = None
-    retry_of: int | None = None
-    control: bool = False
-    """Whether it is an arm to compare with, outside the search."""
-    hashes: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Replicate -> digests of its initialisation and data order."""
-    latest: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def steps(self) -> int:
-        return sum(r["steps"] for r in self.replicates) + self.step
 
 
 class Ledger:
@@ -394,8 +357,8 @@ class Ledger:
         self._halt = self._halt or reason
 
     def halted(self) -> bool:
-        """Whether it has been asked to stop."""
-        return self._halt is not None
+        """Whether no trial will be handed out any more, whatever room there is: asked to stop, or the budget spent."""
+        return self._halt is not None or self._spent()
 
     def conclude(self) -> dict[str, Any]:
         """The engine has come to rest: set the study's status, and return the summary."""
@@ -471,25 +434,12 @@ class Ledger:
             "best": self.best(),
             "planned_trials": self.spec.budget.trials,
             "trials": [
-                {
-                    "number": row.number,
-                    "state": row.state if row.state in FINAL or row.number in self._live else "interrupted",
-                    "reason": row.reason,
-                    "params": row.params,
-                    "values": row.values,
-                    "replicates": [{"seed": r["seed"], "values": r["values"]} for r in row.replicates],
-                    "steps": row.steps,
-                    "planned_steps": row.planned_steps,
-                    "worker_seconds": round(used[row.number], 3),
-                    "saved_worker_seconds": round(row.saved, 3),
-                    "gpu_hours": round(self._gpu_hours(used[row.number]), 4),
-                    "attempts": row.attempts,
-                    "mlflow_run_id": runs.get(row.number),
-                    "checkpoint": row.checkpoint,
-                    "retry_of": row.retry_of,
-                    "control": row.control,
-                    "latest": row.latest,
-                }
+                row.shown(
+                    live=row.number in self._live,
+                    used=used[row.number],
+                    gpu_hours=self._gpu_hours(used[row.number]),
+                    run_id=runs.get(row.number),
+                )
                 for row in rows
             ],
             "worker_seconds": {

@@ -12,12 +12,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from trainables.evaluation.retrieval import VectorStatistics
 
 EMBEDDED = Path(__file__).parent / "embedded_encoder"
 """The encoder that ships with this package; the backbone `embedded`."""
@@ -148,6 +150,47 @@ def encode(
         with autocast(precision, batch.ids.device):
             parts.append(model(batch))
     return torch.cat(parts)
+
+
+@dataclass(frozen=True)
+class TextEncoder:
+    """Queries and documents as vectors of one model, each cut to a length of its own; see `recipe.Encoder`.
+
+    A recipe's encoder adds `open`, and `vectors` where they are not what the model returns.
+    """
+
+    sparse: ClassVar[bool] = False
+    statistics: ClassVar[VectorStatistics | None] = None
+    model: Any
+    tokenizer: Any
+    config: Any
+    """With `query_length`, `document_length` and `precision`."""
+    device: torch.device
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        config = self.config
+        return {
+            "query_length": config.query_length,
+            "document_length": config.document_length,
+            "precision": computed_in(config.precision, self.device),
+        }
+
+    def queries(self, texts: list[str]) -> torch.Tensor:
+        return self._encode(texts, self.config.query_length)
+
+    def documents(self, texts: list[str]) -> torch.Tensor:
+        return self._encode(texts, self.config.document_length)
+
+    def vectors(self, tokens: Tokens) -> torch.Tensor:
+        """Vectors whose inner product is the similarity."""
+        return self.model(tokens)
+
+    def tokens(self, texts: Sequence[str], length: int) -> Tokens:
+        return tokenize(self.tokenizer, texts, length, self.device)
+
+    def _encode(self, texts: list[str], length: int) -> torch.Tensor:
+        return encode(self.vectors, lambda part: self.tokens(part, length), texts, self.config.precision)
 
 
 def export(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -61,16 +61,8 @@ def build(config: Config, context: Reach) -> RetroMAERecipe:
     return RetroMAERecipe(config, context, model, tokenizer, text, batches, Retrieval(config.evaluation, cache))
 
 
-@dataclass(frozen=True, slots=True)
-class Encoder:
+class Encoder(encoders.TextEncoder):
     """See `trainables.recipe.Encoder`; also what the recipe itself is fine-tuned and evaluated with."""
-
-    sparse: ClassVar[bool] = False
-    statistics: ClassVar[None] = None
-    model: RetroMAE
-    tokenizer: Any
-    config: Config
-    device: torch.device
 
     @classmethod
     def open(cls, folder: Path, config: Config, device: torch.device) -> Encoder:
@@ -79,30 +71,11 @@ class Encoder:
 
     @property
     def settings(self) -> dict[str, Any]:
-        config = self.config
-        return {
-            "query_length": config.query_length,
-            "document_length": config.document_length,
-            "similarity": config.similarity,
-            "precision": encoders.computed_in(config.precision, self.device),
-        }
-
-    def queries(self, texts: list[str]) -> torch.Tensor:
-        return self._encode(texts, self.config.query_length)
-
-    def documents(self, texts: list[str]) -> torch.Tensor:
-        return self._encode(texts, self.config.document_length)
+        return {"similarity": self.config.similarity, **super().settings}
 
     def vectors(self, tokens: Tokens) -> torch.Tensor:
-        """Embeddings whose inner product is the similarity."""
         embeddings = self.model(tokens)
         return F.normalize(embeddings, dim=1) if self.config.similarity == "cosine" else embeddings
-
-    def tokens(self, texts: Sequence[str], length: int) -> Tokens:
-        return encoders.tokenize(self.tokenizer, texts, length, self.device)
-
-    def _encode(self, texts: list[str], length: int) -> torch.Tensor:
-        return encoders.encode(self.vectors, lambda part: self.tokens(part, length), texts, self.config.precision)
 
 
 @dataclass(frozen=True, slots=True)

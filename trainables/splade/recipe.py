@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
@@ -38,42 +38,16 @@ def build(config: Config, context: Reach) -> SpladeRecipe:
     return SpladeRecipe(config, context, SpladeEncoder(mlm), tokenizer, batches, Retrieval(config.evaluation, cache))
 
 
-@dataclass(frozen=True, slots=True)
-class Encoder:
+class Encoder(encoders.TextEncoder):
     """See `trainables.recipe.Encoder`; also what the recipe itself is evaluated with."""
 
-    sparse: ClassVar[bool] = True
-    statistics: ClassVar[VectorStatistics] = VectorStatistics(lambda v: (v > 0).sum(0), lambda q, d: _sparsity(q, d))
-    model: SpladeEncoder
-    tokenizer: Any
-    config: Config
-    device: torch.device
+    sparse = True
+    statistics = VectorStatistics(lambda v: (v > 0).sum(0), lambda q, d: _sparsity(q, d))
 
     @classmethod
     def open(cls, folder: Path, config: Config, device: torch.device) -> Encoder:
         mlm, tokenizer = encoders.load_masked_lm(str(folder), trust_remote_code=config.trust_remote_code)
         return cls(SpladeEncoder(mlm).to(device).eval(), tokenizer, config, device)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        config = self.config
-        return {
-            "query_length": config.query_length,
-            "document_length": config.document_length,
-            "precision": encoders.computed_in(config.precision, self.device),
-        }
-
-    def queries(self, texts: list[str]) -> torch.Tensor:
-        return self._encode(texts, self.config.query_length)
-
-    def documents(self, texts: list[str]) -> torch.Tensor:
-        return self._encode(texts, self.config.document_length)
-
-    def tokens(self, texts: Sequence[str], length: int) -> Tokens:
-        return encoders.tokenize(self.tokenizer, texts, length, self.device)
-
-    def _encode(self, texts: list[str], length: int) -> torch.Tensor:
-        return encoders.encode(self.model, lambda part: self.tokens(part, length), texts, self.config.precision)
 
 
 @dataclass(frozen=True, slots=True)
