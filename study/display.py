@@ -101,7 +101,7 @@ class _Lines:
     def __init__(self, stream: TextIO, display: Display) -> None:
         self.stream, self.display = stream, display
         self.states: dict[int, tuple[str, int]] | None = None
-        self.evaluated: dict[int, float] = {}
+        self.evaluated: dict[int, float | None] = {}
 
     def update(self, summary: Summary) -> None:
         for line in self._events(summary):
@@ -123,18 +123,23 @@ class _Lines:
         for trial in summary["trials"]:
             n, stage = trial["number"], _stage(trial)
             before = self.states.get(n)
+            if before is not None and before[0] == "interrupted" and stage == ("running", before[1]):
+                # Handed out again, but its gang is not there yet.
+                continue
             self.states[n] = stage
             who = f"trial {n} ({_settings(trial, self.display.parameter)})"
             started = before is None or before[1] < stage[1] or before[0] == "interrupted"
             if stage != before and stage[0] != "interrupted" and started:
                 yield f"{who} {'started' if stage[1] <= 1 else f'carried on, attempt {stage[1]}'}"
+                if stage[1] > 1:
+                    self.evaluated[n] = self._value(trial)
             if stage[0] == "running":
                 yield from self._evaluation(trial, who)
             elif before is None or before[0] != stage[0]:
                 yield f"{who} {_ending(trial, self.display.objective)}" + self._outlook(summary, trial)
 
     def _evaluation(self, trial: Trial, who: str) -> Iterator[str]:
-        value = number((trial.get("latest") or {}).get(self.display.objective))
+        value = self._value(trial)
         if value is None or self.evaluated.get(trial["number"]) == value:
             return
         self.evaluated[trial["number"]] = value
@@ -142,6 +147,10 @@ class _Lines:
         yield f"{who} step {_steps(trial)}: {label(self.display.objective)} {show(value)}" + (
             f", loss {show(loss)}" if loss is not None else ""
         )
+
+    def _value(self, trial: Trial) -> float | None:
+        """Of its newest evaluation, which may be one of an earlier attempt."""
+        return number((trial.get("latest") or {}).get(self.display.objective))
 
     def _outlook(self, summary: Summary, trial: Trial) -> str:
         if trial["state"] not in ENDED:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 import traceback
@@ -19,14 +20,23 @@ from pathlib import Path
 from typing import Any
 
 from study import spec
-from study.comparison import Measured, write
+from study.comparison import Measured, tabled, write
 from study.findings import read_summary
 from study.lock import Held, Lock
 from study.run import FAILED, FINISHED, INTERRUPTED, WRONG, keep_screen
 from study.suites import SUITES, Dataset, Suite, resolve
+from study.tracking_uri import check_uri, masked
 from trainables.checkpoints import write_text
 from trainables.data.corpora import open_corpus
-from trainables.evaluation.measurement import Counting, Measurement, Precision, model_identity, remove_leftovers
+from trainables.evaluation.measurement import (
+    Counting,
+    Measurement,
+    Precision,
+    digest,
+    model_identity,
+    remove_leftovers,
+)
+from trainables.object_store import below, fetched
 
 SAY_EVERY_S = 10.0
 
@@ -43,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--trials", required=True, metavar="best|N,...", help="the study's best trial, or numbers")
     parser.add_argument("--storage", type=Path, metavar="DIR", help="folder of the study (default: studies/NAME)")
+    parser.add_argument("--tracking-uri", metavar="URI", help="MLflow (default: where the study is)")
     parser.add_argument("--address", metavar="ADDR", help="Ray cluster (default: one on this machine)")
     parser.add_argument("--workers", type=int, metavar="N", help="workers (default: as many as there is room for)")
     parser.add_argument(
@@ -126,6 +137,8 @@ def run(options: argparse.Namespace, screen: Screen) -> int:
     finally:
         for lock in locks:
             lock.release()
+    measured_at = {one.trial: int(one.path.stat().st_mtime * 1000) for one in planned}
+    _record(options, summary, trials, suite.name, measured_at, results, page, screen)
     print(page.read_text(), end="", file=screen.out, flush=True)
     screen.say(f"{page}, with all figures in {page.with_suffix('.json')}")
     return FINISHED
@@ -170,7 +183,7 @@ def plan(
     configs = trial_configs(trainer, storage)
     for trial in trials:
         number = trial["number"]
-        folders = sorted((storage / "trials" / f"{number:04d}").glob("replicate-*/model"))
+        folders = exported(storage, trial, cache)
         if not folders or number not in configs:
             raise ValueError(f"trial {number} of {storage} has no exported model in trials/{number:04d}/replicate-*/")
         for folder in folders:
@@ -192,6 +205,18 @@ def plan(
         for number, replicate, folder, identity in models
         for dataset, corpus, questions in opened
     ]  # fmt: skip
+
+
+def exported(storage: Path, trial: dict[str, Any], cache: Path) -> list[Path]:
+    """Folders `replicate-R/model` of a trial; where an object store has them, copies that all workers see."""
+    place = trial["checkpoint"] or ""
+    if "://" not in place:
+        return sorted((storage / "trials" / f"{trial['number']:04d}").glob("replicate-*/model"))
+    uri, mark, settings = place.partition("?")
+    of_trial = uri.rpartition("/replicate-")[0] + mark + settings
+    copies = cache / "models" / digest(of_trial)[:16]
+    names = [f"replicate-{replicate}" for replicate in range(len(trial["replicates"]))]
+    return [fetched(below(of_trial, name, "model"), copies / name) for name in names]
 
 
 def trial_configs(trainer: str, storage: Path) -> dict[int, dict[str, Any]]:
@@ -229,6 +254,32 @@ def measured(planned: Planned) -> Measured:
     result = read_result(planned)
     assert result is not None
     return Measured(planned.trial, planned.replicate, planned.dataset.name, result["values"], result["per_item"])
+
+
+def _record(
+    options: argparse.Namespace,
+    summary: dict[str, Any],
+    trials: Sequence[dict[str, Any]],
+    suite: str,
+    measured_at: dict[int, int],
+    results: Sequence[Measured],
+    page: Path,
+    screen: Screen,
+) -> None:
+    """Put what was measured into MLflow, beside the trials' other metrics; it stays in the storage if that fails."""
+    uri = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or summary["mlflow"]["tracking_uri"]
+    parent = summary["mlflow"]["parent_run_id"]
+    if parent is None or any(trial["mlflow_run_id"] is None for trial in trials):
+        screen.say("not recorded in MLflow: the study's own records are not there yet; the same command tries again")
+        return
+    from study.tracking_evaluation import record
+
+    try:
+        check_uri(uri)
+        record(uri, parent, trials, suite, tabled(results), measured_at, (page, page.with_suffix(".json")))
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        screen.say(f"not recorded in MLflow: {masked(reason)}; the same command tries again")
 
 
 def _measure(

@@ -19,6 +19,7 @@ from typing import Any
 
 import ray
 from ray import tune
+from ray._private.state import state as cluster_state
 from ray.autoscaler.sdk import request_resources
 from ray.tune.search import Searcher
 
@@ -27,6 +28,7 @@ from study.ledger import Ledger
 from study.nodes import per_worker, room
 from study.processes import descendants, kill
 from study.spec import Resources, Study
+from trainables.object_store import ObjectStore, below
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +64,9 @@ class Unreachable(ValueError):
 class Engine:
     """A Ray connection, the ledger actor and a Tuner, from start to stop."""
 
-    def __init__(self, storage: Path, address: str | None) -> None:
+    def __init__(self, storage: Path, address: str | None, checkpoints: str | None = None) -> None:
         self.storage = storage
+        self.checkpoints = checkpoints
         self.address = address
         self.launch = time.strftime("%Y%m%d-%H%M%S") + f"-{os.getpid()}"
         self._temporary: str | None = None
@@ -130,12 +133,14 @@ class Engine:
     def fit(self, study: Study) -> None:
         """Run trials until the ledger hands out no more."""
         scratch = self.storage / "ray"
+        # Train wants a place that all nodes see, and writes next to nothing there.
+        shared = below(self.checkpoints, f"ray-{self.launch}") if self.checkpoints else str(scratch)
         job = {
             "ledger": self._address,
             "launch": self.launch,
             "own_cluster": self._temporary is not None,
             "resources": study.resources.model_dump(),
-            "scratch": str(scratch),
+            "scratch": shared,
             "logs": str(self.storage / "logs"),
         }
         searcher = LedgerSearcher(self.ledger, job, study.resources)
@@ -159,6 +164,8 @@ class Engine:
         finally:
             searcher.close()
         shutil.rmtree(scratch, ignore_errors=True)
+        if self.checkpoints:
+            ObjectStore(shared).remove()
 
     def stop(self) -> None:
         """Leave the cluster; one that `start` started ends here, and its logs move to the storage folder."""
@@ -194,7 +201,8 @@ class LedgerSearcher(Searcher):
             return Searcher.FINISHED if not self.numbers and ray.get(self.ledger.halted.remote()) else None
         number = ray.get(self.ledger.ask.remote())
         if number is None:
-            return Searcher.FINISHED
+            # A trial that runs may still leave its nodes, and has to be handed out again then.
+            return None if self.numbers else Searcher.FINISHED
         self.numbers[trial_id] = number
         return {"number": number, "job": self.job}
 
@@ -229,7 +237,9 @@ class LedgerSearcher(Searcher):
     def on_trial_complete(self, trial_id: str, result: dict | None = None, error: bool = False) -> None:
         """A trial that ended without telling the ledger was lost together with its process."""
         number = self.numbers.pop(trial_id)
-        ray.get(self.ledger.abandon.remote(number, "its process was lost; see the logs of Ray"))
+        # A gang that left its nodes in time may have been followed by another one of the same trial.
+        if number not in self.numbers.values():
+            ray.get(self.ledger.abandon.remote(number, "its process was lost; see the logs of Ray"))
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing to save: the ledger is the state."""
@@ -239,8 +249,9 @@ class LedgerSearcher(Searcher):
 
 
 def alive() -> list[dict[str, Any]]:
-    """The nodes of the cluster that are there."""
-    return [node for node in ray.nodes() if node["Alive"]]
+    """The nodes of the cluster that are there and will stay, as far as Ray was told."""
+    leaving = cluster_state.get_draining_nodes()
+    return [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving]
 
 
 def _check_reachable(address: str) -> None:

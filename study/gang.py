@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ray.train.v2._internal.callbacks import DatasetsCallback
 from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
+from ray.train.v2._internal.execution.context import get_train_context
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 
@@ -22,3 +23,12 @@ class Gang(DataParallelTrainer):
 
     def _create_default_callbacks(self):
         return [found for found in super()._create_default_callbacks() if not isinstance(found, self._unused)]
+
+
+def taken_away() -> str | None:
+    """A sentence where Ray was told that a node of this gang will be taken away; asked in a worker.
+
+    `ray.train.get_preemption_info` says the same, but only to all ranks at once and through the controller.
+    """
+    info = get_train_context().preemption_context.preemption_info
+    return None if info is None else "a node of its gang is about to be taken away"

@@ -15,6 +15,7 @@ from study import package, provenance, run
 from study.plan import plan
 from study.tracking_uri import SQLITE, sqlite_path
 from trainables import overrides
+from trainables.object_store import check_uri
 
 TRACKING = (
     "MLFLOW_TRACKING_URI",
@@ -74,6 +75,8 @@ def build(options: argparse.Namespace) -> Job:
     for option, url in zip(("--tracking-uri", "--ledger"), urls.values(), strict=True):
         if url and url.startswith(SQLITE) and not sqlite_path(url).is_absolute():
             raise ValueError(f"{option} {url}: give an absolute path (sqlite:////...) that the cluster's head sees")
+    if options.checkpoints:
+        check_uri(options.checkpoints, probe=False)
     for key, value in overrides.parse(options.set).items():
         if isinstance(value, str) and not Path(value).is_absolute() and Path(value).exists():
             raise ValueError(f"--set {key}={value}: a path on this machine; give an absolute one that all nodes see")

@@ -39,6 +39,14 @@ class Unavailable(Refused):
     """The job server does not answer now; it may later."""
 
 
+class Unknown(Refused):
+    """The job server has no such job."""
+
+
+class Lost(Refused):
+    """The job server that ran the job is gone."""
+
+
 class Jobs(JobSubmissionClient):
     """The jobs of the cluster whose dashboard is at `address`, `http(s)://HOST:8265`.
 
@@ -79,17 +87,21 @@ class Jobs(JobSubmissionClient):
 
         Whole logs are fetched and their new part is written: plain requests pass proxies that cut a connection
         on which nothing moves. They are short, because what a study's libraries print goes to its storage.
+        Raises `Lost` where the server is gone for a minute or another one has come in its place.
         """
-        shown, heard = 0, time.monotonic()
+        shown, heard, seen = 0, time.monotonic(), False
         while True:
             try:
                 job = self.get_job_info(submission_id)
                 text = self.get_job_logs(submission_id)
-            except Unavailable:
-                if time.monotonic() - heard > LOST_FOR_S:
+            except (Unavailable, Unknown) as error:
+                gone = isinstance(error, Unknown) or time.monotonic() - heard > LOST_FOR_S
+                if gone and seen:
+                    raise Lost(f"{submission_id} was lost with its cluster: {error}") from error
+                if gone:
                     raise
             else:
-                heard = time.monotonic()
+                heard, seen = time.monotonic(), True
                 write(text[shown:])
                 shown = len(text)
                 if job.status.is_terminal():
@@ -120,7 +132,7 @@ class Jobs(JobSubmissionClient):
     def _raise_error(self, answer: requests.Response) -> None:
         text = answer.text.strip()
         if answer.status_code == 404 and "does not exist" in text:
-            raise Refused(f"{text.splitlines()[0]} on the cluster at {self.shown}")
+            raise Unknown(f"{text.splitlines()[0]} on the cluster at {self.shown}")
         last = text.splitlines()[-1] if text else "without a word"
         kind = Unavailable if answer.status_code >= 500 else Refused
         raise kind(f"the cluster at {self.shown} answers {answer.status_code}: {last[:500]}")

@@ -29,6 +29,7 @@ from study.stored import FINAL, control_of, default_url, flat, importances, open
 from study.tracking import Tracker
 from trainables import overrides
 from trainables.checkpoints import write_text
+from trainables.object_store import below
 
 log = logging.getLogger(__name__)
 
@@ -49,11 +50,13 @@ class Ledger:
         tracking_uri: str | None = None,
         tags: Mapping[str, str] | None = None,
         retry_failed: bool = False,
+        checkpoints: str | None = None,
     ) -> None:
         """Open or create the ledger, end what a kill left half-ended, and find what was interrupted.
 
-        `tracking_uri` None keeps the study out of MLflow. Raises `Refused`, or `study.lock.Held` while
-        another ledger of this storage is alive.
+        `tracking_uri` None keeps the study out of MLflow; `checkpoints` is the URI of an object store that keeps
+        what trials write, in a folder with this study's id. Raises `Refused`, or `study.lock.Held` while another
+        ledger of this storage is alive.
         """
         self.name, self.profile, self.spec, self.storage = name, profile, study, storage
         self.tags = dict(tags or {})
@@ -62,11 +65,12 @@ class Ledger:
         for half_written in storage.glob(".summary.json.*"):
             half_written.unlink()
         try:
-            self._study = open_study(url or default_url(storage), name, study)
+            self._study = open_study(url or default_url(storage), name, study, checkpoints)
         except Exception:
             self._lock.release()
             raise
         self.id: str = self._study.user_attrs["id"]
+        self._kept = below(checkpoints, self.id) if checkpoints else None
         self.journal = Journal(storage / "journal.jsonl")
         self._tracker = (
             Tracker(self.journal, storage / "tracking.json", tracking_uri, name, self.id) if tracking_uri else None
@@ -151,6 +155,7 @@ class Ledger:
             "attempt": row.attempts,
             "seeds": [self.spec.seed + r for r in range(self.spec.replicates)],
             "folder": str(self._folder(number)),
+            "store": self._stored(number),
             "state": row.state if row.state in FINAL else None,
         }
 
@@ -226,6 +231,11 @@ class Ledger:
             return False
         workers = self.spec.resources.workers
         row.step = 0
+        if self._kept is not None:
+            # The report reads what is in the storage folder.
+            place = self._folder(number) / f"replicate-{replicate}" / "result.json"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_text(place, json.dumps(outcome))
         if len(row.replicates) == replicate:
             row.trained += outcome["seconds"] * workers
             row.replicates.append(
@@ -519,7 +529,15 @@ class Ledger:
     def _folder(self, number: int) -> Path:
         return self.storage / "trials" / f"{number:04d}"
 
+    def _stored(self, number: int) -> str | None:
+        """Where an object store keeps what the trial writes."""
+        return below(self._kept, "trials", f"{number:04d}") if self._kept else None
+
     def _newest_checkpoint(self, number: int) -> str | None:
+        stored = self._stored(number)
+        if stored is not None:
+            complete = [n for n, told in enumerate(self._rows[number].replicates) if told["state"] == "complete"]
+            return below(stored, f"replicate-{complete[-1]}", "model") if complete else stored
         folders = [*self._folder(number).glob("replicate-*/model"), *self._folder(number).glob("replicate-*/step-*")]
         return (
             str(max(folders, key=lambda path: (path.parent.name, path.name != "model", path.name))) if folders else None

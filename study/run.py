@@ -26,6 +26,8 @@ from study.plan import plan
 from study.processes import descendants, kill
 from study.tracking_uri import SQLITE, absolute_uri, check_uri
 from trainables import overrides
+from trainables.object_store import check_uri as check_store
+from trainables.object_store import fetched
 
 FINISHED, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 DEFAULT_TRACKING = "sqlite:///studies/mlflow.db"
@@ -57,6 +59,9 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--workers-per-trial", type=int, metavar="N", help="workers in the gang of a trial")
     parser.add_argument("--storage", type=Path, metavar="DIR", help="folder of the study (default: studies/NAME)")
+    parser.add_argument(
+        "--checkpoints", metavar="URI", help="object store for checkpoints, s3://... (default: in the storage folder)"
+    )
     parser.add_argument("--ledger", metavar="URL", help="Optuna storage (default: $STUDY_LEDGER, else SQLite)")
     parser.add_argument(
         "--tracking-uri", metavar="URI",
@@ -105,7 +110,9 @@ def run(options: argparse.Namespace) -> int:
     url = ledger or stored.default_url(storage)
     given = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
     tracking_uri = absolute_uri(given or (DEFAULT_TRACKING if options.address is None else beside(storage)))
-    begun = None if options.fresh else stored.existing_study(url, name, study)
+    if options.checkpoints:
+        check_store(options.checkpoints, probe=not options.dry_run)
+    begun = None if options.fresh else stored.existing_study(url, name, study, options.checkpoints)
     outlook = stored.outlook(begun, study)
     if options.dry_run:
         print(plan(name, profile, study, storage, tracking_uri, outlook), flush=True)
@@ -201,7 +208,7 @@ class Session:
             from study.executor import Engine
 
             check.raise_if_refused()
-            self.engine = Engine(self.storage, self.options.address)
+            self.engine = Engine(self.storage, self.options.address, self.options.checkpoints)
             self.engine.start()
             # Ray has put a handler of its own for SIGTERM in place.
             self._listen()
@@ -240,7 +247,7 @@ class Session:
         actor = engine.open_ledger(
             name=self.name, profile=self.profile, study=self.study, storage=self.storage, url=self.url,
             tracking_uri=self.tracking_uri, tags=provenance.tags() | {"command": provenance.command()},
-            retry_failed=self.options.retry_failed,
+            retry_failed=self.options.retry_failed, checkpoints=self.options.checkpoints,
         )  # fmt: skip
         ray.get(actor.prepared.remote(inputs["facts"], inputs["baselines"]))
         fitting = threading.Thread(target=self._fit, args=(engine,), daemon=True)
@@ -293,7 +300,7 @@ class Session:
         for number in summary["best"][:1]:
             checkpoint = summary["trials"][number]["checkpoint"]
             if checkpoint is not None:
-                found.append((checkpoint, "best"))
+                found.append((str(fetched(checkpoint, self.storage / "best" / f"trial-{number:04d}")), "best"))
         return found
 
     def _listen(self) -> None:

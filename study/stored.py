@@ -57,7 +57,7 @@ def holds(url: str, name: str) -> bool:
     return name in optuna.get_all_study_names(url)
 
 
-def open_study(url: str, name: str, spec: Study) -> optuna.Study:
+def open_study(url: str, name: str, spec: Study, checkpoints: str | None = None) -> optuna.Study:
     """Create the Optuna study or open the one there is, after checking that it is the same study."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
@@ -72,13 +72,16 @@ def open_study(url: str, name: str, spec: Study) -> optuna.Study:
     if "id" not in study.user_attrs:
         study.set_user_attr("format", FORMAT)
         study.set_user_attr("definition", wanted)
+        study.set_user_attr("checkpoints", checkpoints)
         study.set_user_attr("id", f"{name}-{uuid.uuid4().hex[:12]}")
-    check_same(study.user_attrs, wanted, name)
+    check_same(study.user_attrs, wanted, name, checkpoints)
     return study
 
 
-def check_same(attributes: Mapping[str, Any], wanted: dict[str, Any], name: str) -> None:
-    """Raise `Refused` unless the stored study has this format and definition."""
+def check_same(
+    attributes: Mapping[str, Any], wanted: dict[str, Any], name: str, checkpoints: str | None = None
+) -> None:
+    """Raise `Refused` unless the stored study has this format and definition, and its checkpoints there."""
     if attributes.get("format", 0) > FORMAT:
         raise Refused(
             f"the ledger of {name} has format {attributes['format']}, this version reads {FORMAT}: "
@@ -94,6 +97,10 @@ def check_same(attributes: Mapping[str, Any], wanted: dict[str, Any], name: str)
         raise Refused(
             f"the study {name} was begun differently: {shown}{more}. Undo the change, or begin anew with --fresh"
         )
+    kept = attributes.get("checkpoints")
+    if kept != checkpoints:
+        where, option = (kept, f"--checkpoints {kept}") if kept else ("its storage folder", "no --checkpoints")
+        raise Refused(f"the study {name} has its checkpoints in {where}; give {option}, or begin anew with --fresh")
 
 
 @dataclass(frozen=True)
@@ -125,7 +132,7 @@ def outlook(study: optuna.Study | None, spec: Study) -> Outlook:
     return Outlook(states, interrupted, max(0, spec.budget.trials - sum(states.values())))
 
 
-def existing_study(url: str, name: str, spec: Study) -> optuna.Study | None:
+def existing_study(url: str, name: str, spec: Study, checkpoints: str | None = None) -> optuna.Study | None:
     """The stored study, checked to be the same one, or None; creates nothing."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
@@ -134,7 +141,7 @@ def existing_study(url: str, name: str, spec: Study) -> optuna.Study | None:
         study = optuna.load_study(study_name=name, storage=url)
     except KeyError:
         return None
-    check_same(study.user_attrs, definition(spec), name)
+    check_same(study.user_attrs, definition(spec), name, checkpoints)
     return study
 
 

@@ -154,8 +154,13 @@ def _stop(jobs: Jobs, submission_id: str, options: argparse.Namespace) -> int:
 
 
 def _follow(jobs: Jobs, submission_id: str) -> int:
+    from study.job_server import Lost
+
     try:
         ended = jobs.follow(submission_id, _print)
+    except Lost as error:
+        _say(f"error: {error}\nThe same command carries the study on, on any cluster that sees its storage.")
+        return run.FAILED
     except KeyboardInterrupt:
         _say(f"\nthe study goes on\n{_hints(jobs, submission_id)}")
         return run.INTERRUPTED

@@ -107,8 +107,10 @@ def _train(
 ) -> dict[str, Any]:
     import ray
 
+    from study.gang import taken_away
     from trainables import distributed, loop
     from trainables.context import LedgerContext, local_device, use_threads
+    from trainables.object_store import below
 
     config_module = importlib.import_module(f"trainables.{begun['trainer']}.config")
     recipe_module = importlib.import_module(f"trainables.{begun['trainer']}.recipe")
@@ -119,24 +121,42 @@ def _train(
     outcome: dict[str, Any] = {}
     with _process_group(rank, world_size, device):
         for replicate, seed in enumerate(begun["seeds"]):
-            context = LedgerContext(
-                seed=seed,
-                folder=Path(begun["folder"]) / f"replicate-{replicate}",
-                device=device,
-                attempt=attempt,
-                rank=rank,
-                world_size=world_size,
-                send=partial(ledger.report.remote, number, attempt, replicate),
-                send_facts=partial(ledger.describe.remote, number, attempt, replicate),
-            )
-            outcome = asdict(loop.run(recipe_module, config, context))
-            outcome.pop("per_item")
+            store = begun["store"] and below(begun["store"], f"replicate-{replicate}")
+            with _folder(Path(begun["folder"]) / f"replicate-{replicate}", store, attempt, rank) as folder:
+                context = LedgerContext(
+                    seed=seed,
+                    folder=folder,
+                    store=store,
+                    device=device,
+                    attempt=attempt,
+                    rank=rank,
+                    world_size=world_size,
+                    send=partial(ledger.report.remote, number, attempt, replicate),
+                    send_facts=partial(ledger.describe.remote, number, attempt, replicate),
+                    notice=taken_away,
+                )
+                outcome = asdict(loop.run(recipe_module, config, context))
+            if store is None:
+                # The ledger finds it in the folder.
+                outcome.pop("per_item")
             go_on = outcome["state"] == "complete"
             if rank == 0 and outcome["state"] != "stopped":
                 go_on = ray.get(ledger.replicate_ended.remote(number, attempt, replicate, outcome))
             if not distributed.broadcast_object(go_on):
                 break
     return outcome
+
+
+@contextmanager
+def _folder(shared: Path, store: str | None, attempt: int, rank: int) -> Iterator[Path]:
+    """Where a replicate writes: its folder in the storage, or a working copy of what an object store keeps."""
+    if store is None:
+        yield shared
+        return
+    from trainables.stored_checkpoints import working_folder
+
+    with working_folder(store, attempt, rank) as folder:
+        yield folder
 
 
 @contextmanager

@@ -77,7 +77,7 @@ class Checkpoints:
     def newest(self) -> int | None:
         """Step of the newest whole checkpoint, or None."""
         for folder in self._step_folders():
-            problem = _problem(folder)
+            problem = problem_of(folder)
             if problem is None:
                 return int(folder.name.removeprefix("step-"))
             log.warning("checkpoint %s is passed over: %s", folder, problem)
@@ -85,10 +85,7 @@ class Checkpoints:
 
     def load(self, step: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Tensors and meta of the checkpoint of `step`."""
-        from safetensors.torch import load_file
-
-        folder = self.folder / f"step-{step:08d}"
-        return load_file(folder / "tensors.safetensors"), json.loads((folder / "meta.json").read_text())
+        return read(self.folder / f"step-{step:08d}")
 
     def export(self, write: Callable[[Path], None], stage: str | None = None) -> Path:
         """Write the finished model, or that of an earlier stage, by `write(folder)`, whole or not at all."""
@@ -145,7 +142,15 @@ def write_text(path: Path, text: str) -> None:
     aside.replace(path)
 
 
-def _problem(folder: Path) -> str | None:
+def read(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Tensors and meta of a step folder."""
+    from safetensors.torch import load_file
+
+    return load_file(folder / "tensors.safetensors"), json.loads((folder / "meta.json").read_text())
+
+
+def problem_of(folder: Path) -> str | None:
+    """What keeps a step folder from being whole, or None."""
     path = folder / "manifest.json"
     if not path.exists():
         return "it has no manifest"

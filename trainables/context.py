@@ -27,6 +27,8 @@ class Context:
     folder: Path
     """Where this replicate's checkpoints, result and model go."""
     device: torch.device
+    store: str | None = field(default=None, kw_only=True)
+    """URI of an object store where they go instead; `folder` is a working copy then."""
     attempt: int = 1
     rank: int = 0
     world_size: int = 1
@@ -55,6 +57,8 @@ class LedgerContext(Context):
 
     send: Callable[[list[Record]], Any] = field(kw_only=True)
     send_facts: Callable[[dict[str, Any]], Any] = field(kw_only=True)
+    notice: Callable[[], str | None] = field(kw_only=True)
+    """A reason to leave this place, or None: the gang stops with a checkpoint and goes on elsewhere."""
     _outstanding: Any = field(default=None, init=False, repr=False)
 
     def describe(self, facts: dict[str, Any]) -> None:
@@ -71,8 +75,8 @@ class LedgerContext(Context):
         self._outstanding = self.send(records)
         if wait:
             answer, self._outstanding = ray.get(self._outstanding), None
-            return reason or answer
-        return reason
+            reason = reason or answer
+        return reason or self.notice()
 
 
 def local_device(index: int = 0) -> torch.device:

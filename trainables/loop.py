@@ -23,6 +23,7 @@ from trainables import collapse, distributed
 from trainables.checkpoints import Checkpoints
 from trainables.context import Context, Record
 from trainables.recipe import Optimiser, Recipe, Split, Stage, TrainerConfig
+from trainables.stored_checkpoints import StoredCheckpoints
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +108,7 @@ def run(recipe_module: Any, config: TrainerConfig, context: Context) -> Outcome:
     `recipe_module` is `trainables.NAME.recipe`. Every rank of the gang calls this with equal
     arguments but for `context.rank`. A finished replicate only returns its recorded outcome.
     """
-    checkpoints = Checkpoints(context.folder, context.attempt)
+    checkpoints = _checkpoints(context)
     recorded = distributed.broadcast_object(checkpoints.result() if context.rank == 0 else None)
     if isinstance(recorded, dict):
         if context.rank == 0:
@@ -117,6 +118,12 @@ def run(recipe_module: Any, config: TrainerConfig, context: Context) -> Outcome:
     if context.rank == 0:
         checkpoints.claim()
     return _Run(recipe_module, config, context, checkpoints).train()
+
+
+def _checkpoints(context: Context) -> Checkpoints:
+    if context.store is None:
+        return Checkpoints(context.folder, context.attempt)
+    return StoredCheckpoints(context.folder, context.attempt, context.store)
 
 
 class _Run:

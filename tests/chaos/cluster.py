@@ -23,8 +23,10 @@ RAY = Path(sys.executable).parent / "ray"
 class Cluster:
     """`head` starts it, `node` adds a node; everything it started is gone on leaving the context."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, **variables: str) -> None:
+        """`variables` are set on every node."""
         self.token = token
+        self.variables = variables
         self.mark = uuid.uuid4().hex
         # A short path: Ray puts Unix sockets below it, whose names may have 107 bytes.
         self.folder = Path(tempfile.mkdtemp(prefix="r", dir="/tmp"))
@@ -46,32 +48,35 @@ class Cluster:
         return self.environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=self.token, **variables)
 
     def head(self, cpus: int) -> subprocess.Popen:
-        """Start the head and wait until its dashboard answers; its process ends when the node does."""
+        """Start the head and wait until its dashboard knows it; its process ends when the node does."""
         return self._started(
-            lambda: self._get("/api/version") is not None,
+            lambda: self._get("/api/version") is not None and self.nodes_alive() == 1,
             "--head", f"--port={self.port}", f"--num-cpus={cpus}", "--node-ip-address=127.0.0.1",
             f"--dashboard-port={self.dashboard}", f"--temp-dir={self.folder / 'r'}",
             f"--ray-client-server-port={free_port()}", "--include-dashboard=true",
         )  # fmt: skip
 
-    def node(self, cpus: int) -> subprocess.Popen:
-        """Add a node and wait until it has joined."""
+    def node(self, cpus: int, alone_with: Path | None = None) -> subprocess.Popen:
+        """Add a node and wait until it has joined; for it alone, the folder `alone_with` is an empty one of its own."""
         # In a folder of its own: nodes that share one delete each other's working folders of jobs.
         folder = self.folder / f"n{len(self.nodes)}"
         before = self.nodes_alive()
         return self._started(
             lambda: self.nodes_alive() > before,
-            f"--address=127.0.0.1:{self.port}", f"--num-cpus={cpus}", f"--temp-dir={folder}",
+            f"--address=127.0.0.1:{self.port}", f"--num-cpus={cpus}", f"--temp-dir={folder}", alone_with=alone_with,
         )  # fmt: skip
 
-    def _started(self, there: Callable[[], bool], *arguments: str) -> subprocess.Popen:
+    def _started(self, there: Callable[[], bool], *arguments: str, alone_with: Path | None = None) -> subprocess.Popen:
         """A node that is `there`: Ray gives its start 30 s, which a busy machine exceeds now and then."""
+        own_mount = f'mount -t tmpfs none "{alone_with}" && exec "$0" "$@"'
+        prefix = ["unshare", "--mount", "sh", "-c", own_mount] if alone_with else []
         small = ["--dashboard-agent-listen-port=0", "--object-store-memory=200000000", "--disable-usage-stats"]
         log = self.folder / f"node-{len(self.nodes)}.log"
         for _ in range(3):
             with log.open("w") as screen:
                 node = subprocess.Popen(
-                    [RAY, "start", "--block", *arguments, *small], env=self.with_token(TMPDIR=str(self.folder)),
+                    [*prefix, RAY, "start", "--block", *arguments, *small],
+                    env=self.with_token(TMPDIR=str(self.folder), **self.variables),
                     cwd=self.folder, stdin=subprocess.DEVNULL, stdout=screen, stderr=subprocess.STDOUT,
                     start_new_session=True,
                 )  # fmt: skip
@@ -82,9 +87,34 @@ class Cluster:
         raise AssertionError(log.read_text()[-3000:])
 
     def nodes_alive(self) -> int:
+        return len(self.node_ids())
+
+    def node_ids(self) -> set[str]:
         """Nodes that have joined and are alive, as the dashboard has them."""
-        answer = self._get("/nodes?view=summary")
-        return sum(node["raylet"].get("state") == "ALIVE" for node in answer["data"]["summary"]) if answer else 0
+        answer = until(lambda: self._get("/nodes?view=summary"), "an answer of the dashboard", pause_s=0.5)
+        found = (node["raylet"] for node in answer["data"]["summary"])
+        return {raylet["nodeId"] for raylet in found if raylet.get("state") == "ALIVE"}
+
+    def kill(self, node: subprocess.Popen) -> int:
+        """SIGKILL for the node and everything on it; returns how many processes that were."""
+        with suppress(psutil.NoSuchProcess):
+            # `ray start --block` is the parent of its raylet, which is that of its workers.
+            everything = [psutil.Process(node.pid), *psutil.Process(node.pid).children(recursive=True)]
+            for process in everything:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            node.wait()
+            return len(everything)
+        return 0
+
+    def drain(self, node_id: str, deadline_s: int) -> None:
+        """Tell Ray that the node will be taken away, as a cloud's notice does."""
+        subprocess.run(
+            [RAY, "drain-node", f"--address=127.0.0.1:{self.port}", f"--node-id={node_id}",
+             "--reason=DRAIN_NODE_REASON_PREEMPTION", "--reason-message=test",
+             f"--deadline-remaining-seconds={deadline_s}"],
+            env=self.with_token(), cwd=self.folder, check=True, capture_output=True, timeout=120,
+        )  # fmt: skip
 
     def state(self, submission_id: str) -> str | None:
         """RUNNING and so on; None while the dashboard does not say."""

@@ -72,6 +72,12 @@ def generate(folder: Path, passages: int, queries: int) -> None:
 def record(storage: Path, parameter: str, trials: Sequence[tuple[dict[str, Any], Any, str]]) -> None:
     """What a study leaves of its trials besides their folders: each has parameters, a config and a state."""
     from study.stored import flat
+    from study.tracking_runs import connect
+
+    uri = f"sqlite:///{storage.parent / 'mlflow.db'}"
+    client = connect(uri)
+    experiment = client.create_experiment("made", artifact_location=str(storage.parent / "mlartifacts"))
+    parent, *runs = (client.create_run(experiment).info.run_id for _ in range(len(trials) + 1))
 
     lines = [
         {"op": "trial", "trial": number, "params": flat(config.model_dump(exclude={"cache"})) | {"seed": 0}}
@@ -83,9 +89,11 @@ def record(storage: Path, parameter: str, trials: Sequence[tuple[dict[str, Any],
         "study": "made", "profile": "embedded", "status": "finished", "parameter": parameter, "best": [0],
         "objectives": [{"name": "ndcg_at_10", "direction": "maximize"}], "worker_seconds": {},
         "trials": [
-            {"number": number, "state": state, "params": params, "values": {}}
+            {"number": number, "state": state, "params": params, "values": {}, "steps": 30, "checkpoint": None,
+             "replicates": [], "mlflow_run_id": runs[number]}
             for number, (params, _, state) in enumerate(trials)
         ],
+        "mlflow": {"tracking_uri": uri, "parent_run_id": parent},
     }  # fmt: skip
     (storage / "summary.json").write_text(json.dumps(summary))
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import evaluation
 import pytest
 import torch
+from mlflow.tracking import MlflowClient
 
 from study import evaluate
 from study.comparison import Measured, compare
@@ -91,6 +94,42 @@ def test_results_are_those_of_the_evaluation_in_memory(made: Path, capsys) -> No
     again = capsys.readouterr()
     assert again.out == done.stdout
     assert "starting Ray" not in again.err
+    recorded(made, content)
+
+
+def recorded(made: Path, content: dict[str, Any]) -> None:
+    """MLflow has every mean over replicates, once although it was recorded twice, and the tables."""
+    summary = json.loads((made / "storage" / "summary.json").read_text())
+    client = MlflowClient(summary["mlflow"]["tracking_uri"])
+    for trial in content["trials"]:
+        run_id = summary["trials"][trial["number"]]["mlflow_run_id"]
+        wanted = {
+            f"suite.{collection}.{metric}": [(30, value)]
+            for collection, values in trial["datasets"].items()
+            for metric, value in values.items()
+        }
+        found = {name: client.get_metric_history(run_id, name) for name in client.get_run(run_id).data.metrics}
+        assert {name: [(point.step, point.value) for point in points] for name, points in found.items()} == wanted
+    tables = client.list_artifacts(summary["mlflow"]["parent_run_id"], "evaluation")
+    assert [file.path for file in tables] == ["evaluation/suite.json", "evaluation/suite.md"]
+
+
+def test_a_tracking_store_that_is_away_loses_nothing(tmp_path: Path, made: Path, capsys) -> None:
+    """What was measured stays in the storage; the same command records it later."""
+    storage = tmp_path / "storage"
+    shutil.copytree(made / "storage", storage)
+    results = [Measured(0, 0, "one", {"ndcg_at_10": 0.5}, {"ndcg_at_10": {"q": 0.5}})]
+    summary = json.loads((storage / "summary.json").read_text())
+    options = evaluate.parser().parse_args(
+        ["made", "--suite", "s", "--trials", "0", "--tracking-uri", "http://ada:secret@127.0.0.1:9"]
+    )
+    page = storage / "page.md"
+    page.touch()
+    evaluate._record(options, summary, summary["trials"][:1], "s", {0: 1}, results, page, evaluate.Screen())
+    said = capsys.readouterr().err
+    assert "not recorded in MLflow: no server answers at tracking URI" in said
+    assert "the same command tries again" in said
+    assert "secret" not in said
 
 
 @pytest.mark.chaos

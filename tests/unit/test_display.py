@@ -95,6 +95,20 @@ def test_carrying_on_does_not_repeat_what_ended_before() -> None:
     ]
 
 
+def test_a_trial_that_is_carried_on_is_told_with_its_attempt_and_without_its_old_evaluation() -> None:
+    stream, display, _ = plain()
+    old = {"latest": {"ndcg_at_10": 0.3}}
+    display.update(summary(trial(0, "interrupted", 40, attempts=1, **old)))
+    display.update(summary(trial(0, steps=40, attempts=1, **old)))
+    display.update(summary(trial(0, steps=0, attempts=2, **old)))
+    display.update(summary(trial(0, steps=50, attempts=2, latest={"ndcg_at_10": 0.4})))
+    assert stream.getvalue().splitlines() == [
+        "carrying on: 1 of 4 trials: 1 interrupted",
+        "trial 0 (k = 1) carried on, attempt 2",
+        "trial 0 (k = 1) step 50/100: nDCG@10 0.400",
+    ]
+
+
 def test_each_line_is_flushed() -> None:
     class Counting(io.StringIO):
         flushes = 0

@@ -1,0 +1,170 @@
+"""Checkpoints on an S3-compatible server: whole or not there, one writer, and patient with a server that is away."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from object_store import BUCKET, S3
+
+from trainables import object_store
+from trainables.checkpoints import KEEP, StaleAttempt
+from trainables.object_store import ObjectStore, check_uri, fetched
+from trainables.stored_checkpoints import StoredCheckpoints, working_folder
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3]:
+    with S3() as server:
+        yield server
+
+
+@pytest.fixture
+def uri(server, monkeypatch, tmp_path) -> str:
+    """A folder of this test's own."""
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{BUCKET}/{tmp_path.name}"
+
+
+def saved(folder: Path, uri: str, *steps: int, attempt: int = 1) -> StoredCheckpoints:
+    """Checkpoints of an attempt, as a process with a working copy of its own writes them."""
+    checkpoints = StoredCheckpoints(folder / str(attempt), attempt, uri)
+    checkpoints.claim()
+    for step in steps:
+        checkpoints.save(step, {"w": torch.full((3,), float(step))}, {"step": step, "attempt": attempt})
+    return checkpoints
+
+
+def elsewhere(folder: Path, uri: str, attempt: int = 1) -> StoredCheckpoints:
+    """The same seen from a node that has nothing."""
+    return StoredCheckpoints(folder / "elsewhere", attempt, uri)
+
+
+def test_newest_is_found_from_elsewhere_and_old_ones_are_dropped(tmp_path, uri) -> None:
+    saved(tmp_path, uri, 1, 2, 3, 20)
+    other = elsewhere(tmp_path, uri)
+    assert other.newest() == 20
+    tensors, meta = other.load(20)
+    assert (tensors["w"].tolist(), meta["step"]) == ([20.0] * 3, 20)
+    assert ObjectStore(uri).folders() == ["step-00000003.1", "step-00000020.1"]
+    assert KEEP == 2
+    with pytest.raises(FileNotFoundError, match="step 7 is no longer at s3://"):
+        other.load(7)
+
+
+@pytest.mark.parametrize("damage", ["cut", "lost", "no manifest"])
+def test_damaged_checkpoint_is_passed_over(tmp_path, uri, damage) -> None:
+    saved(tmp_path, uri, 1, 2)
+    store = ObjectStore(f"{uri}/step-00000002.1")
+    match damage:
+        case "cut":
+            store.write("tensors.safetensors", (store.read("tensors.safetensors") or b"")[:-1])
+        case "lost":
+            store.remove()
+            store.write("manifest.json", b'{"step": 2, "sha256": {"meta.json": "?"}}')
+        case "no manifest":
+            content = store.read("meta.json") or b""
+            store.remove()
+            store.write("meta.json", content)
+    other = elsewhere(tmp_path, uri)
+    assert other.newest() == 1
+    assert other.load(1)[1]["step"] == 1
+
+
+def test_attempts_write_beside_each_other_and_the_older_one_is_refused(tmp_path, uri) -> None:
+    old = saved(tmp_path, uri, 1, 2)
+    new = saved(tmp_path, uri, 2, attempt=2)
+    assert elsewhere(tmp_path, uri, 2).load(2)[1]["attempt"] == 2
+    with pytest.raises(StaleAttempt, match=r"attempt 1 at s3://.* was superseded by attempt 2"):
+        old.save(3, {"w": torch.zeros(1)}, {})
+    with pytest.raises(StaleAttempt):
+        old.finish({"state": "complete"})
+    with pytest.raises(StaleAttempt):
+        old.export(lambda folder: (folder / "config.json").write_text("old"))
+    assert new.result() is None
+    assert not ObjectStore(uri).has("model/config.json")
+
+
+def test_an_attempt_that_is_superseded_in_the_middle_leaves_nothing_whole(tmp_path, uri, monkeypatch) -> None:
+    """A newer attempt begins while the older one sends: its manifest is not sent any more."""
+    old = saved(tmp_path, uri, 1)
+    upload = ObjectStore._upload
+
+    def overtaken(self, file, name):
+        upload(self, file, name)
+        ObjectStore(uri).write("attempt", b"2")
+
+    monkeypatch.setattr(ObjectStore, "_upload", overtaken)
+    with pytest.raises(StaleAttempt):
+        old.save(2, {"w": torch.zeros(1)}, {})
+    assert not ObjectStore(uri).has("step-00000002.1/manifest.json")
+    assert elsewhere(tmp_path, uri, 2).newest() == 1
+
+
+def test_result_and_model_stay_and_steps_go(tmp_path, uri) -> None:
+    checkpoints = saved(tmp_path, uri, 1, 2)
+    for text in ("one", "two"):
+        checkpoints.export(lambda folder, text=text: (folder / "config.json").write_text(text))
+    checkpoints.export(lambda folder: (folder / "weights").write_text("w"), "pretrain")
+    checkpoints.finish({"state": "complete"})
+    other = elsewhere(tmp_path, uri)
+    assert (other.result(), other.newest()) == ({"state": "complete"}, None)
+    assert ObjectStore(uri).folders() == ["model", "model-pretrain"]
+    copy = fetched(f"{uri}/model", tmp_path / "copy")
+    assert copy == tmp_path / "copy" / "model"
+    assert {path.name: path.read_text() for path in copy.iterdir()} == {"config.json": "two"}
+    assert fetched(str(tmp_path), tmp_path / "unused") == tmp_path
+
+
+def test_a_server_that_is_away_for_a_while_only_stalls(tmp_path, uri, server, monkeypatch) -> None:
+    checkpoints = saved(tmp_path, uri, 1)
+    monkeypatch.setattr(object_store, "PAUSE_S", 0.2)
+    away = threading.Thread(target=server.pause, args=(4.0,))
+    away.start()
+    checkpoints.save(2, {"w": torch.zeros(1)}, {"step": 2})
+    away.join()
+    assert elsewhere(tmp_path, uri).newest() == 2
+
+
+def test_a_server_that_stays_away_is_an_error(tmp_path, monkeypatch) -> None:
+    with S3() as gone:
+        for name, value in gone.environment.items():
+            monkeypatch.setenv(name, value)
+        checkpoints = saved(tmp_path, f"s3://{BUCKET}/x", 1)
+    monkeypatch.setattr(object_store, "PATIENCE_S", 0.0)
+    with pytest.raises(OSError, match="NETWORK_CONNECTION"):
+        checkpoints.save(2, {"w": torch.zeros(1)}, {})
+
+
+def test_a_killed_process_leaves_no_working_copy_for_good(tmp_path, uri, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    killed = working_folder(uri, 1, 0)
+    left = killed.__enter__()
+    with working_folder(uri, 1, 1) as other_rank, working_folder(uri, 2, 0) as next_attempt:
+        assert not left.exists()
+        assert other_rank.exists()
+        assert next_attempt.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+REFUSED = [
+    ("s3://nowhere-to-be-found/x", "cannot write there .*NO_SUCH_BUCKET"),
+    ("s3://key:secret@bucket/x", "credentials in a URI end up in logs"),
+    ("foo://bucket/x", "cannot write there .*Unrecognized filesystem type"),
+    ("fsspec+nope://bucket/x", "cannot write there .*Protocol not known: nope"),
+    ("/shared/checkpoints", "name a folder of an object store, such as s3://"),
+    ("file:///shared/checkpoints", "name a folder of an object store, such as s3://"),
+    ("s3://", "name a folder of an object store, such as s3://"),
+]
+
+
+@pytest.mark.parametrize(("place", "message"), REFUSED)
+def test_what_is_no_place_for_checkpoints(uri, place, message) -> None:
+    with pytest.raises(ValueError, match=rf"^--checkpoints [^\n]*{message}") as refused:
+        check_uri(place, probe=True)
+    assert "secret" not in str(refused.value)
+    check_uri(uri, probe=True)

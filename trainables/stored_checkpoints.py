@@ -1,0 +1,124 @@
+"""Checkpoints of one replicate on an object store, where nothing can be renamed.
+
+    URI/attempt                      number of the attempt that may write here
+    URI/step-00000100.2/             the checkpoint of attempt 2, whole when its manifest.json is there
+    URI/model/, URI/model-STAGE/     as in a folder; `model` is whole when result.json is there
+    URI/result.json                  how the replicate ended
+
+No two attempts write to the same step folder. A working copy in a local folder, which is lost with its node,
+is written first; the store has what counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainables.checkpoints import KEEP, Checkpoints, StaleAttempt, problem_of, read
+from trainables.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    import torch
+
+log = logging.getLogger(__name__)
+
+
+class StoredCheckpoints(Checkpoints):
+    """`Checkpoints` at `uri`; `folder` is a working copy of this process alone, as `working_folder` makes it."""
+
+    def __init__(self, folder: Path, attempt: int, uri: str) -> None:
+        super().__init__(folder, attempt)
+        self.store = ObjectStore(uri)
+
+    def claim(self) -> None:
+        self._check_attempt()
+        self.store.write("attempt", str(self.attempt).encode())
+        super().claim()
+
+    def save(self, step: int, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> Path:
+        place = super().save(step, tensors, meta)
+        self._upload(place, f"{place.name}.{self.attempt}", last="manifest.json")
+        for old in self._stored_steps()[KEEP:]:
+            self.store.remove(old)
+        return place
+
+    def newest(self) -> int | None:
+        for name in self._stored_steps():
+            if self._fetched(name) is not None:
+                return _step(name)
+        return None
+
+    def load(self, step: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        for name in self._stored_steps():
+            if _step(name) == step and (folder := self._fetched(name)) is not None:
+                found = read(folder)
+                shutil.rmtree(folder)
+                return found
+        raise FileNotFoundError(f"the checkpoint of step {step} is no longer at {self.store.uri}")
+
+    def export(self, write: Callable[[Path], None], stage: str | None = None) -> Path:
+        place = super().export(write, stage)
+        self.store.remove(place.name)
+        self._upload(place, place.name)
+        return place
+
+    def finish(self, result: dict[str, Any]) -> None:
+        self._check_attempt()
+        self.store.write("result.json", json.dumps(result).encode())
+        self.drop_steps()
+
+    def drop_steps(self) -> None:
+        super().drop_steps()
+        for name in self._stored_steps():
+            self.store.remove(name)
+
+    def result(self) -> dict[str, Any] | None:
+        content = self.store.read("result.json")
+        return None if content is None else json.loads(content)
+
+    def _upload(self, place: Path, name: str, last: str | None = None) -> None:
+        self._check_attempt()
+        self.store.upload(place, name, last, before_last=self._check_attempt)
+
+    def _stored_steps(self) -> list[str]:
+        """Step folders, the newest first; of the same step that of the newest attempt first."""
+        found = (name for name in self.store.folders() if name.startswith("step-"))
+        return sorted(found, key=lambda name: (_step(name), int(name.rpartition(".")[2])), reverse=True)
+
+    def _fetched(self, name: str) -> Path | None:
+        """A local copy of a step folder; None, with a word in the log, if it is not whole."""
+        folder = self.folder / "fetched" / name
+        if not folder.exists():
+            self.store.download(name, folder)
+        problem = problem_of(folder)
+        if problem is None:
+            return folder
+        log.warning("checkpoint %s at %s is passed over: %s", name, self.store.uri, problem)
+        shutil.rmtree(folder)
+        return None
+
+    def _check_attempt(self) -> None:
+        newest = int(self.store.read("attempt") or 0)
+        if newest > self.attempt:
+            raise StaleAttempt(f"attempt {self.attempt} at {self.store.uri} was superseded by attempt {newest}")
+
+
+@contextmanager
+def working_folder(uri: str, attempt: int, rank: int) -> Iterator[Path]:
+    """A local folder for one rank of one attempt, removed at the end; what killed attempts left here goes first."""
+    mark = f"study-{hashlib.sha256(uri.encode()).hexdigest()[:12]}-{rank}"
+    for abandoned in Path(tempfile.gettempdir()).glob(f"{mark}-*"):
+        shutil.rmtree(abandoned, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"{mark}-{attempt}-") as folder:
+        yield Path(folder)
+
+
+def _step(name: str) -> int:
+    return int(name.removeprefix("step-").partition(".")[0])
