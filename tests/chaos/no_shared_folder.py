@@ -68,8 +68,8 @@ def evaluated(storage: Path, environment: dict[str, str]) -> None:
     assert "nDCG@10" in done.stdout
     told = summary(storage)["mlflow"]
     client = MlflowClient(told["tracking_uri"])
-    best = [file.path for file in client.list_artifacts(told["parent_run_id"], "best/model")]
-    assert "best/model/model.safetensors" in best, best
+    best = [file.path for file in client.list_artifacts(told["parent_run_id"], "best")]
+    assert "best/model.safetensors" in best, best
     say("  the best model is in MLflow, and was evaluated")
 
 

@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 
 import kills
+import no_shared_folder
+import nodes
 import pytest
 
 pytestmark = pytest.mark.chaos
@@ -51,3 +53,13 @@ def test_a_gang_on_two_nodes_trains_as_one_worker() -> None:
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert "splade: four workers on two nodes" in done.stdout
+
+
+@pytest.mark.timeout(1500)
+def test_a_study_whose_nodes_and_head_are_lost_ends_as_an_undisturbed_one(tmp_path) -> None:
+    nodes.check(tmp_path, trials=2)
+
+
+@pytest.mark.timeout(1200)
+def test_a_study_on_nodes_without_a_shared_folder_ends_as_on_one_machine(tmp_path) -> None:
+    no_shared_folder.check(tmp_path)
