@@ -13,7 +13,13 @@ from trainables import overrides
 
 
 def plan(
-    name: str, profile: str, study: Study, storage: Path, tracking_uri: str, outlook: stored.Outlook | None
+    name: str,
+    profile: str,
+    study: Study,
+    storage: Path,
+    checkpoints: str | None,
+    tracking_uri: str,
+    outlook: stored.Outlook | None,
 ) -> str:
     """What `--dry-run` prints; without an `outlook` where the ledger cannot be seen from here."""
     space = stored.explore(study)
@@ -39,6 +45,7 @@ def plan(
         f"gang        {_gang(study.resources)}",
         *(estimate(study) if study.resources.gpus_per_worker else ()),
         f"storage     {storage}",
+        *([f"checkpoints {checkpoints}"] if checkpoints else []),
         f"tracking    {masked(tracking_uri)}",
     ]
     if outlook is not None:

@@ -115,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
     begun = None if options.fresh else stored.existing_study(url, name, study, options.checkpoints)
     outlook = stored.outlook(begun, study)
     if options.dry_run:
-        print(plan(name, profile, study, storage, tracking_uri, outlook), flush=True)
+        print(plan(name, profile, study, storage, options.checkpoints, tracking_uri, outlook), flush=True)
         return FINISHED
     _check_writable(storage)
     check_uri(tracking_uri)

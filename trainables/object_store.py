@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 PATIENCE_S, PAUSE_S = 300.0, 5.0
 """How long, and with which pauses, a store that fails is asked again; pyarrow itself tries for some seconds."""
 CHUNK = 2**23
+SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+"""What pyarrow opens by itself."""
 
 Answer = TypeVar("Answer")
 
@@ -34,7 +36,7 @@ def below(uri: str, *names: str) -> str:
 
 
 def check_uri(uri: str, probe: bool) -> None:
-    """Raise ValueError unless files can be kept at this URI; with `probe`, one is written and removed again."""
+    """Raise ValueError unless checkpoints may be kept at this URI; with `probe`, one file is written and removed."""
     parts = urlsplit(uri)
     if parts.username or parts.password:
         raise ValueError(
@@ -46,10 +48,12 @@ def check_uri(uri: str, probe: bool) -> None:
             f"--checkpoints {uri}: name a folder of an object store, such as s3://BUCKET/FOLDER or "
             "gs://BUCKET/FOLDER; checkpoints in a file system are kept in --storage"
         )
+    if parts.scheme not in SCHEMES and not parts.scheme.startswith("fsspec+"):
+        raise ValueError(f"--checkpoints {uri}: unknown kind; accepted are {', '.join(SCHEMES)} and fsspec+PROTOCOL")
+    if not probe:
+        return
     try:
-        store = ObjectStore(uri)
-        if probe:
-            store.probe()
+        ObjectStore(uri).probe()
     except (OSError, ValueError, ImportError) as error:
         raise ValueError(f"--checkpoints {uri}: cannot write there ({_one_line(error)})") from error
 

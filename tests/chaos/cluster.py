@@ -47,13 +47,13 @@ class Cluster:
     def with_token(self, **variables: str) -> dict[str, str]:
         return self.environment(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=self.token, **variables)
 
-    def head(self, cpus: int) -> subprocess.Popen:
+    def head(self, cpus: int, *more: str) -> subprocess.Popen:
         """Start the head and wait until its dashboard knows it; its process ends when the node does."""
         return self._started(
             lambda: self._get("/api/version") is not None and self.nodes_alive() == 1,
             "--head", f"--port={self.port}", f"--num-cpus={cpus}", "--node-ip-address=127.0.0.1",
             f"--dashboard-port={self.dashboard}", f"--temp-dir={self.folder / 'r'}",
-            f"--ray-client-server-port={free_port()}", "--include-dashboard=true",
+            f"--ray-client-server-port={free_port()}", "--include-dashboard=true", *more,
         )  # fmt: skip
 
     def node(self, cpus: int, alone_with: Path | None = None) -> subprocess.Popen:
@@ -90,10 +90,18 @@ class Cluster:
         return len(self.node_ids())
 
     def node_ids(self) -> set[str]:
-        """Nodes that have joined and are alive, as the dashboard has them."""
+        """Nodes that have joined and are alive."""
+        return {raylet["nodeId"] for raylet in self._raylets()}
+
+    def cpus(self) -> list[int]:
+        """CPUs of the nodes that are alive, the fewest first."""
+        return sorted(int(raylet.get("resourcesTotal", {}).get("CPU", 0)) for raylet in self._raylets())
+
+    def _raylets(self) -> list[dict[str, Any]]:
+        """Nodes that are alive, as the dashboard has them."""
         answer = until(lambda: self._get("/nodes?view=summary"), "an answer of the dashboard", pause_s=0.5)
         found = (node["raylet"] for node in answer["data"]["summary"])
-        return {raylet["nodeId"] for raylet in found if raylet.get("state") == "ALIVE"}
+        return [raylet for raylet in found if raylet.get("state") == "ALIVE"]
 
     def kill(self, node: subprocess.Popen) -> int:
         """SIGKILL for the node and everything on it; returns how many processes that were."""

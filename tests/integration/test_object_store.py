@@ -154,7 +154,7 @@ def test_a_killed_process_leaves_no_working_copy_for_good(tmp_path, uri, monkeyp
 REFUSED = [
     ("s3://nowhere-to-be-found/x", "cannot write there .*NO_SUCH_BUCKET"),
     ("s3://key:secret@bucket/x", "credentials in a URI end up in logs"),
-    ("foo://bucket/x", "cannot write there .*Unrecognized filesystem type"),
+    ("foo://bucket/x", "unknown kind; accepted are s3, gs,"),
     ("fsspec+nope://bucket/x", "cannot write there .*Protocol not known: nope"),
     ("/shared/checkpoints", "name a folder of an object store, such as s3://"),
     ("file:///shared/checkpoints", "name a folder of an object store, such as s3://"),

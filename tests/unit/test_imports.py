@@ -23,7 +23,7 @@ RAY = {
     "trainables/context.py",
 }
 OPTUNA = {"study/ledger.py", "study/stored.py"}
-MLFLOW = {"study/tracking.py", "study/tracking_runs.py", "study/tracking_uri.py"}
+MLFLOW = {"study/tracking.py", "study/tracking_evaluation.py", "study/tracking_runs.py", "study/tracking_uri.py"}
 
 
 def imported(path: Path) -> set[str]:
