@@ -5,16 +5,15 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import re
 import subprocess
 import sys
 from pathlib import Path
 
+from study.tracking_uri import masked
+
 PACKAGES = ("torch", "transformers", "ray", "optuna", "mlflow-skinny", "datasets", "ir_datasets", "ranx")
 COMMIT, DIRTY = "STUDY_GIT_COMMIT", "STUDY_GIT_DIRTY"
 """Environment variables that carry the state of the checkout to where there is none: a cluster, an image."""
-
-PASSWORD = re.compile(r"(://[^/\s:@]*):[^/\s@]+@")
 
 
 def tags() -> dict[str, str]:
@@ -45,7 +44,7 @@ def git_state() -> dict[str, str]:
 
 def command() -> str:
     """The command line of this process, without the passwords in its URLs."""
-    return PASSWORD.sub(r"\1:***@", " ".join(sys.argv))
+    return " ".join(map(masked, sys.argv))
 
 
 def _git(*arguments: str) -> str:

@@ -24,7 +24,7 @@ from study.display import Display, final_text
 from study.lock import Held, Lock
 from study.plan import plan
 from study.processes import descendants, kill
-from study.tracking_uri import SQLITE, absolute_uri, check_uri
+from study.tracking_uri import SQLITE, absolute_uri, check_uri, masked
 from trainables import overrides
 from trainables.object_store import check_uri as check_store
 from trainables.object_store import fetched
@@ -262,7 +262,8 @@ class Session:
         ray.get(actor.conclude.remote())
         artifacts = self._artifacts()
         if not ray.get(actor.close.remote(artifacts, MLFLOW_WAIT_S)):
-            display.message(f"{self.tracking_uri} does not have everything yet; the same command sends the rest")
+            place = masked(self.tracking_uri)
+            display.message(f"{place} does not have everything yet; the same command sends the rest")
         summary = json.loads((self.storage / "summary.json").read_text())
         display.close(summary, self.storage / "report.html")
         if summary["status"] == "interrupted":

@@ -13,11 +13,12 @@ from typing import Any
 import optuna
 import sqlalchemy
 from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.storages import RDBStorage
 from optuna.trial import TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from study.spec import Pruner, Study
-from study.tracking_uri import masked
+from study.tracking_uri import check_quoted, masked, with_driver
 from trainables import overrides
 
 FORMAT = 1
@@ -39,29 +40,35 @@ def check_url(url: str) -> None:
     """Raise ValueError, without the password, unless a ledger can be kept at this SQLAlchemy URL."""
     shown = masked(url)
     try:
-        engine = sqlalchemy.create_engine(url)
+        check_quoted(url)
+        engine = sqlalchemy.create_engine(with_driver(url), poolclass=sqlalchemy.NullPool)
         if engine.dialect.name != "sqlite":
             engine.connect().close()
-        elif not Path(engine.url.database or "").resolve().parent.is_dir():
-            raise ValueError(f"--ledger {shown}: its folder does not exist; create it first")
-    except (SQLAlchemyError, ImportError) as error:
+    except (SQLAlchemyError, ImportError, ValueError) as error:
         reason = masked(str(getattr(error, "orig", None) or error).strip().splitlines()[0])
         raise ValueError(
             f"--ledger {shown}: {reason}; accepted are sqlite:////absolute/path.db and URLs of a database server "
             "that answers and whose driver is installed, such as postgresql://USER@HOST/DATABASE"
         ) from error
+    if engine.dialect.name == "sqlite" and not Path(engine.url.database or "").resolve().parent.is_dir():
+        raise ValueError(f"--ledger {shown}: its folder does not exist; create it first")
 
 
 def holds(url: str, name: str) -> bool:
     """Whether the storage already has a study of this name."""
-    return name in optuna.get_all_study_names(url)
+    return name in optuna.get_all_study_names(_storage(url))
+
+
+def _storage(url: str) -> RDBStorage:
+    """Optuna's storage; a connection that a server or a firewall has ended meanwhile is opened again."""
+    return RDBStorage(with_driver(url), engine_kwargs={"pool_pre_ping": True})
 
 
 def open_study(url: str, name: str, spec: Study, checkpoints: str | None = None) -> optuna.Study:
     """Create the Optuna study or open the one there is, after checking that it is the same study."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
-        storage=url,
+        storage=_storage(url),
         study_name=name,
         directions=[o.direction for o in spec.objectives],
         sampler=_Sampler(spec),
@@ -138,7 +145,7 @@ def existing_study(url: str, name: str, spec: Study, checkpoints: str | None = N
     if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
         return None
     try:
-        study = optuna.load_study(study_name=name, storage=url)
+        study = optuna.load_study(study_name=name, storage=_storage(url))
     except KeyError:
         return None
     check_same(study.user_attrs, definition(spec), name, checkpoints)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from configparser import ConfigParser
 from pathlib import Path
@@ -17,17 +18,38 @@ SQLITE_HEADER = b"SQLite format 3\x00"
 DATABASES = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 """Default port of each database server that MLflow can keep its records in."""
 ACCEPTED = "sqlite:////absolute/path/mlflow.db, http(s)://HOST:PORT or postgresql|mysql|mssql://USER@HOST/DATABASE"
+CREDENTIALS = re.compile(r"://([^/\s:@]*):(.*)@")
 
 
 def masked(uri: str) -> str:
-    """The URI without its password, for screens, logs and files."""
-    password = urlsplit(uri).password
-    return uri.replace(f":{password}@", ":***@", 1) if password else uri
+    """The URI without its passwords, for screens, logs and files.
+
+    A password that should have been quoted is hidden too, at the price of what an `@` behind it stands for.
+
+    >>> masked("postgresql://me:se/c@ret@host/runs?password=secret&sslmode=require")
+    'postgresql://me:***@host/runs?password=***&sslmode=require'
+    """
+    return re.sub(r"(?<=password=)[^&\s]+", "***", CREDENTIALS.sub(r"://\1:***@", uri))
+
+
+def check_quoted(uri: str) -> None:
+    """Raise ValueError where a password would be taken for a host, which every message would show."""
+    found = CREDENTIALS.search(uri)
+    if found and set(found[2]) & set("@/?#"):
+        raise ValueError("write @ in a password as %40, / as %2F, ? as %3F and # as %23")
+
+
+def with_driver(url: str) -> str:
+    """A PostgreSQL URL names psycopg2, unless it names another driver.
+
+    Otherwise it would be SQLAlchemy's version that decides: psycopg2 up to 2.0, psycopg from 2.1 on.
+    """
+    return re.sub("^postgresql://", "postgresql+psycopg2://", url)
 
 
 def absolute_uri(uri: str) -> str:
-    """The same place seen from any working folder: a relative SQLite path is made absolute."""
-    return f"{SQLITE}{sqlite_path(uri).absolute()}" if uri.startswith(SQLITE) else uri
+    """The same place seen from any working folder and by any SQLAlchemy."""
+    return f"{SQLITE}{sqlite_path(uri).absolute()}" if uri.startswith(SQLITE) else with_driver(uri)
 
 
 def sqlite_path(uri: str) -> Path:
@@ -42,6 +64,10 @@ def check_uri(uri: str, timeout_s: float = 3.0) -> None:
     and once whether it lets us in, a database server whether its port is open; each may take `timeout_s`
     seconds to answer. Raises ValueError that names the URI (without its password) and what is accepted.
     """
+    try:
+        check_quoted(uri)
+    except ValueError as error:
+        raise ValueError(f"tracking URI {masked(uri)!r}: {error}") from error
     scheme = urlsplit(uri).scheme.partition("+")[0]
     if uri.startswith(SQLITE):
         _check_sqlite(uri)

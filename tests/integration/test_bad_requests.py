@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 import psutil
 import pytest
@@ -211,6 +212,33 @@ def test_tracking_server_that_does_not_answer(tmp_path) -> None:
         closed.bind(("127.0.0.1", 0))
         uri = f"http://127.0.0.1:{closed.getsockname()[1]}"
         refused(command(tmp_path, "splade_k_search", "--tracking-uri", uri), "tracking URI")
+
+
+LEDGERS = [
+    # what is wrong, what becomes of the URL of a database, message
+    (
+        "password",
+        lambda url: re.sub(":[^:]*@", ":wrong-hunter2@", url),
+        'password authentication failed for user "study"',
+    ),
+    ("quotes", unquote, "write @ in a password as %40, / as %2F"),
+    ("database", lambda url: f"{url}x", r'database "test_\w+x" does not exist'),
+    ("port", lambda url: re.sub(r":\d+/", ":1/", url), "port 1 failed: Connection refused"),
+    ("port's digits", lambda url: re.sub(r":\d+/", ":54x/", url), "invalid literal .* '54x'"),
+    ("driver", lambda url: url.replace("postgresql:", "postgresql+nothing:"), "postgresql.nothing"),
+]
+
+
+@pytest.mark.parametrize(("spoilt", "message"), [case[1:] for case in LEDGERS], ids=[case[0] for case in LEDGERS])
+def test_ledger_that_cannot_be_opened(tmp_path, postgres, spoilt, message) -> None:
+    with postgres.database() as url:
+        for done in (
+            command(tmp_path, "splade_k_search", "--dry-run", "--ledger", spoilt(url)),
+            command(tmp_path, "splade_k_search", STUDY_LEDGER=spoilt(url)),
+        ):
+            refused(done, rf"^error: --ledger postgresql\S*//study:\*\*\*@127.0.0.1:\S*: .*{message}.*\n$")
+            assert "hunter2" not in done.stdout + done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_storage_that_cannot_be_written(tmp_path) -> None:

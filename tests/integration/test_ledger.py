@@ -1,10 +1,13 @@
-"""The ledger on a real SQLite storage: endings, carrying on, fencing, pruning, budgets. No Ray, no torch."""
+"""The ledger on SQLite and on a real PostgreSQL: endings, carrying on, fencing, pruning, budgets. No Ray, no torch."""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 import types
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import optuna
@@ -31,6 +34,25 @@ def toy_trainer(monkeypatch):
     package.config = module
     monkeypatch.setitem(sys.modules, "trainables.toy", package)
     monkeypatch.setitem(sys.modules, "trainables.toy.config", module)
+
+
+@pytest.fixture(autouse=True, params=["sqlite", "postgresql"])
+def database(request, monkeypatch) -> Iterator[None]:
+    """Where a ledger is kept: in a file of its storage folder, or in a database on a server, one for each folder."""
+    if request.param == "sqlite":
+        yield
+        return
+    server, urls = request.getfixturevalue("postgres"), {}
+    with ExitStack() as stack:
+
+        def url(storage: Path) -> str:
+            if storage not in urls:
+                urls[storage] = stack.enter_context(server.database())
+            return urls[storage]
+
+        for module in ("study.ledger", __name__):
+            monkeypatch.setattr(f"{module}.default_url", url)
+        yield
 
 
 def space(trial):
@@ -185,6 +207,70 @@ def test_kill_at_any_moment_repeats_the_undisturbed_sequence(tmp_path) -> None:
     assert [t["params"] for t in ledger.summary()["trials"]] == wanted
     assert [t["state"] for t in ledger.summary()["trials"]] == ["complete"] * 4
     assert ledger.ask() is None
+
+
+def test_the_sequence_of_trials_is_that_of_sqlite(tmp_path) -> None:
+    (tmp_path / "file").mkdir()
+    ledgers = opened(tmp_path / "here"), opened(tmp_path / "file", url=f"sqlite:///{tmp_path / 'file' / 'ledger.db'}")
+    for ledger in ledgers:
+        for value in (0.1, 0.4, 0.3, 0.2):
+            run_trial(ledger, value)
+    here, file = ([t["params"] for t in ledger.summary()["trials"]] for ledger in ledgers)
+    assert here == file
+
+
+def test_studies_of_different_names_share_a_database(tmp_path) -> None:
+    ledger, other = opened(tmp_path / "one"), tmp_path / "other"
+    url = default_url(tmp_path / "one")
+    run_trial(ledger, 0.4)
+    number = ledger.ask()
+    second = Ledger("second", "embedded", toy(budget=Budget(trials=1)), other, url)
+    assert second.id != ledger.id
+    assert run_trial(second, 0.9) == 0
+    assert second.ask() is None
+    for alive in (ledger, second):
+        dies(alive)
+    again = opened(tmp_path / "one", url=url)
+    assert again.ask() == number == 1
+    assert [t["values"].get("ndcg_at_10") for t in again.summary()["trials"]] == [0.4, None]
+    again = Ledger("second", "embedded", toy(budget=Budget(trials=1)), other, url)
+    assert again.ask() is None
+    assert [t["values"]["ndcg_at_10"] for t in again.summary()["trials"]] == [0.9]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_values_that_are_no_numbers_are_kept(tmp_path, value) -> None:
+    """They go to the journal as they are, and to nothing that compares trials."""
+    ledger = opened(tmp_path, toy(pruner=Pruner(kind="median", startup_trials=1)))
+    run_trial(ledger, 0.5)
+    number = ledger.ask()
+    ledger.begin(number)
+    assert ledger.report(number, 1, 0, [record(4, ndcg_at_10=value), record(5, ndcg_at_10=0.6)]) is None
+    ended = outcome("complete", ndcg_at_10=0.6, flops=value)
+    ledger.replicate_ended(number, 1, 0, ended)
+    assert ledger.finish(number, 1, ended) == "complete"
+    dies(ledger)
+    again = opened(tmp_path, toy(pruner=Pruner(kind="median", startup_trials=1)))
+    (kept,) = (e["records"] for _, e in again.journal.read() if e["op"] == "metrics")
+    assert [repr(r["metrics"]["ndcg_at_10"]) for r in kept] == [repr(value), "0.6"]
+    assert trial_of(again, number).intermediate_values == {5: 0.6}
+    assert json.loads((tmp_path / "summary.json").read_text())["trials"][number]["values"]["flops"] is None
+    assert again.summary()["best"] == [number]
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_server_that_hung_up_is_called_again(tmp_path, postgres) -> None:
+    ledger = opened(tmp_path)
+    number = ledger.ask()
+    postgres.hang_up()
+    ledger.begin(number)
+    postgres.hang_up()
+    assert ledger.report(number, 1, 0, [record(4, ndcg_at_10=0.5)]) is None
+    ended = outcome("complete", ndcg_at_10=0.5)
+    ledger.replicate_ended(number, 1, 0, ended)
+    postgres.hang_up()
+    assert ledger.finish(number, 1, ended) == "complete"
+    assert trial_of(ledger, number).state.name == "COMPLETE"
 
 
 def test_killed_between_end_and_tell(tmp_path) -> None:

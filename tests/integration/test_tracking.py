@@ -37,12 +37,12 @@ def uri(tmp_path, empty_database):
     return f"sqlite:///{tmp_path / 'mlflow.db'}"
 
 
-def tracker(journal, uri, state=None):
-    return Tracker(journal, state or journal.path.parent / "tracking.json", uri, "k_search", "study-1")
+def tracker(journal, uri, experiment="k_search"):
+    return Tracker(journal, journal.path.parent / "tracking.json", uri, experiment, "study-1")
 
 
-def replay(journal, uri, state=None):
-    it = tracker(journal, uri, state)
+def replay(journal, uri, experiment="k_search"):
+    it = tracker(journal, uri, experiment)
     it.start()
     assert it.close(60), it.snapshot()
     return it.snapshot()
@@ -103,14 +103,13 @@ def fill(journal, tmp_path):
     )
 
 
-def everything(uri):
+def everything(uri, experiment="k_search"):
     """All that MLflow holds of the experiment, keyed by run name."""
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(uri)
-    experiment = client.get_experiment_by_name("k_search")
     found = {}
-    for run in client.search_runs([experiment.experiment_id]):
+    for run in client.search_runs([client.get_experiment_by_name(experiment).experiment_id]):
         assert run.info.run_name not in found, "two runs of one name"
         history = {}
         for key in run.data.metrics:
@@ -120,12 +119,12 @@ def everything(uri):
     return found
 
 
-def check(uri, snapshot):
-    found = everything(uri)
+def check(uri, snapshot, experiment="k_search"):
+    found = everything(uri, experiment)
     trials = {n: f"trial {n} · k={2.0**n:g}" for n in range(4)}
     replicates = {f"trial 2 · replicate {r}" for r in range(2)}
-    assert set(found) == {"k_search", *trials.values(), *replicates}
-    parent = found["k_search"][0]
+    assert set(found) == {experiment, *trials.values(), *replicates}
+    parent = found[experiment][0]
     assert snapshot["parent_run_id"] == parent.info.run_id
     assert snapshot["runs"] == {n: found[name][0].info.run_id for n, name in trials.items()}
     assert parent.info.status == "FINISHED"
@@ -149,7 +148,7 @@ def check(uri, snapshot):
     for name, (run, history) in found.items():
         assert run.data.tags["mlflow.user"] == run.info.user_id == "ada"
         assert run.data.tags["mlflow.source.git.commit"] == "abc"
-        if name in ("k_search", trials[2]):
+        if name in (experiment, trials[2]):
             assert history == {}
             continue
         steps = range(1, STEPS + 1)
@@ -160,6 +159,11 @@ def check(uri, snapshot):
         assert len(history.get("ndcg_at_10", [])) == (name != trials[3])
 
 
+def check_artifacts(client, snapshot):
+    for folder, place in (("report", "report/report.html"), ("best/model", "best/model/weights")):
+        assert [file.path for file in client.list_artifacts(snapshot["parent_run_id"], folder)] == [place]
+
+
 def test_a_study_is_one_parent_with_children_and_grandchildren(tmp_path, uri):
     from mlflow.tracking import MlflowClient
 
@@ -168,9 +172,7 @@ def test_a_study_is_one_parent_with_children_and_grandchildren(tmp_path, uri):
     snapshot = replay(journal, uri)
     check(uri, snapshot)
     assert (snapshot["pending"], snapshot["rejected"], snapshot["error"]) == (0, 1, None)
-    client = MlflowClient(uri)
-    for folder, place in (("report", "report/report.html"), ("best/model", "best/model/weights")):
-        assert [file.path for file in client.list_artifacts(snapshot["parent_run_id"], folder)] == [place]
+    check_artifacts(MlflowClient(uri), snapshot)
     assert (tmp_path / "mlartifacts" / "k_search").is_dir()
 
 
@@ -348,9 +350,11 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def serve(tmp_path, port):
+def serve(tmp_path, port, *arguments, **environment):
     command = f"{sys.executable} -m mlflow server --backend-store-uri sqlite:///{tmp_path}/mlflow.db"
-    command += f" --artifacts-destination {tmp_path}/served --host 127.0.0.1 --port {port} --workers 1"
+    command += (
+        f" --artifacts-destination {tmp_path}/served --host 127.0.0.1 --port {port} --workers 1 {' '.join(arguments)}"
+    )
     quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     with (tmp_path / "server.log").open("ab") as log:
         return subprocess.Popen(
@@ -358,7 +362,7 @@ def serve(tmp_path, port):
             stdout=log,
             stderr=log,
             cwd=tmp_path,
-            env=os.environ | quiet,
+            env=os.environ | quiet | environment,
             start_new_session=True,
         )
 
@@ -426,6 +430,117 @@ def test_a_server_killed_and_started_again_loses_and_doubles_nothing(tmp_path, u
     assert snapshot["rejected"] == 1
     assert set(found) == {"k_search", *(f"trial {n} · k={2.0**n:g}" for n in range(4)),
                           *(f"trial 2 · replicate {r}" for r in range(2))}  # fmt: skip
+
+
+# ---- a real server that asks who we are ----
+
+PASSWORDS = {name: f"{name}-hunter2-hunter2" for name in ("admin", "ada", "eve")}
+
+
+def refusal_of(address):
+    """What `check_uri` says, if anything."""
+    try:
+        check_uri(address, timeout_s=30)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def administer(address, what, **about):
+    import requests
+
+    auth = ("admin", PASSWORDS["admin"])
+    requests.post(f"{address}/api/{what}", json=about, auth=auth, timeout=30).raise_for_status()
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory, empty_database):
+    """(address, folder). Its users, ada and eve, may read everything and change what they have begun themselves."""
+    folder = tmp_path_factory.mktemp("guarded")
+    (folder / "mlflow.db").write_bytes(empty_database)
+    users = f"default_permission = READ\ndatabase_uri = sqlite:///{folder}/users.db\nadmin_username = admin\n"
+    # Otherwise the server hashes the password at each request, which takes longer than all the rest of it.
+    (folder / "auth.ini").write_text(f"[mlflow]\n{users}auth_cache_ttl_seconds = 60\n")
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    server = serve(
+        folder, port, "--app-name", "basic-auth", MLFLOW_AUTH_CONFIG_PATH=str(folder / "auth.ini"),
+        MLFLOW_AUTH_ADMIN_PASSWORD=PASSWORDS["admin"], MLFLOW_FLASK_SERVER_SECRET_KEY="k" * 32,
+    )  # fmt: skip
+    try:
+        until(lambda: "401" in refusal_of(address))
+        for name in ("ada", "eve"):
+            administer(address, "2.0/mlflow/users/create", username=name, password=PASSWORDS[name])
+        yield address, folder
+    finally:
+        kill(server)
+
+
+@pytest.fixture
+def log_in(monkeypatch, tmp_path):
+    """Become somebody, or nobody: there is no credentials file either."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def become(name, password=None):
+        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", name)
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", PASSWORDS.get(name, "") if password is None else password)
+
+    return become
+
+
+@pytest.mark.parametrize(("name", "password"), [("", ""), ("ada", ""), ("ada", "hunter2"), ("bob", "hunter2")])
+def test_a_server_that_does_not_know_us_is_refused(guarded, log_in, name, password):
+    log_in(name, password)
+    said = refusal_of(guarded[0])
+    assert "refuses us (401: You are not authenticated" in said
+    assert "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD" in said
+    assert "hunter2" not in said
+
+
+def test_a_server_that_knows_us_gets_everything_once(tmp_path, guarded, log_in):
+    from mlflow.tracking import MlflowClient
+
+    address, folder = guarded
+    log_in("ada")
+    assert refusal_of(address) == ""
+    journal = Journal(tmp_path / "journal.jsonl")
+    fill(journal, tmp_path)
+    for _ in range(2):
+        snapshot = replay(journal, address)
+        assert (snapshot["pending"], snapshot["rejected"], snapshot["error"]) == (0, 1, None)
+        check(f"sqlite:///{folder}/mlflow.db", snapshot)
+        check_artifacts(MlflowClient(address), snapshot)
+        (tmp_path / "tracking.json").unlink()
+
+
+def test_what_we_may_not_write_is_kept_until_we_may(tmp_path, guarded, log_in):
+    from mlflow.tracking import MlflowClient
+
+    address, folder = guarded
+    log_in("ada")
+    experiment = MlflowClient(address).create_experiment("ada's")
+    log_in("eve")
+    assert refusal_of(address) == ""
+    journal = Journal(tmp_path / "journal.jsonl")
+    fill(journal, tmp_path)
+    refused = tracker(journal, address, "ada's")
+    refused.start()
+    until(lambda: refused.snapshot()["error"])
+    begin = time.monotonic()
+    assert not refused.close(1.0)
+    assert time.monotonic() - begin < 2.0
+    snapshot = refused.snapshot()
+    assert "Permission denied" in snapshot["error"]
+    assert "hunter2" not in str(snapshot)
+    assert (snapshot["pending"], snapshot["rejected"]) == (sum(1 for _ in journal.read()), 0)
+    assert everything(f"sqlite:///{folder}/mlflow.db", "ada's") == {}
+
+    about = {"resource_type": "experiment", "resource_id": experiment, "permission": "EDIT"}
+    administer(address, "3.0/mlflow/users/permissions/grant", username="eve", **about)
+    snapshot = replay(journal, address, "ada's")
+    assert (snapshot["pending"], snapshot["rejected"], snapshot["error"]) == (0, 1, None)
+    check(f"sqlite:///{folder}/mlflow.db", snapshot, "ada's")
+    check_artifacts(MlflowClient(address), snapshot)
 
 
 # ---- which URIs are accepted ----
@@ -526,6 +641,7 @@ def test_an_outage_is_told_from_a_refusal(scripted, status, kind, body, refused)
         ("http://", "lacks a host"),
         ("http://127.0.0.1:1", "no server answers"),
         ("postgresql://user:secret@127.0.0.1:1/mlflow", r"no database server.*user:\*\*\*@"),
+        ("postgresql://user:@/secret@127.0.0.1/mlflow", r"user:\*\*\*@127.0.0.1/mlflow': write @ in a password as %40"),
         ("postgresql://127.0.0.1", "lacks a host or a database"),
     ],
 )
@@ -547,6 +663,7 @@ def test_sqlite_needs_a_writable_place_and_a_database(tmp_path, monkeypatch):
     check_uri(f"sqlite:///{tmp_path}/real.db")
     monkeypatch.chdir(tmp_path)
     assert absolute_uri("sqlite:///real.db") == f"sqlite:///{tmp_path}/real.db"
+    assert absolute_uri("postgresql://host/runs") == "postgresql+psycopg2://host/runs"
 
 
 def test_checking_does_not_import_mlflow(tmp_path):

@@ -1,0 +1,129 @@
+"""A PostgreSQL server of the tests' own, in a folder and on a port where no other is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+ADMIN_PASSWORD = "hunter3-hunter3"
+
+
+def programs() -> Path | None:
+    """The folder of `initdb`, `postgres` and their kin; Debian keeps it off PATH."""
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).resolve().parent
+    folders = Path("/usr/lib/postgresql").glob("*/bin/initdb")
+    return max((path.parent for path in folders), key=lambda folder: float(folder.parent.name), default=None)
+
+
+class Server:
+    """Where it is, and its databases. `study` owns those that `database` makes, and may do nothing else."""
+
+    password = "hunter2/:@?#% hunter2"
+    """Of the user `study`: a URL has to quote it."""
+
+    def __init__(self, folder: Path, programs: Path) -> None:
+        self.folder, self.programs = folder, programs
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def url(self, database: str) -> str:
+        """As a user gives it to `--ledger`."""
+        return f"postgresql://study:{quote(self.password, safe='')}@127.0.0.1:{self.port}/{database}"
+
+    def run(self, program: str, *arguments: str, stdin: str | None = None) -> None:
+        """One of PostgreSQL's own programs, as the administrator; it has no terminal to ask for a password."""
+        environment = {"PGHOST": str(self.folder), "PGPORT": str(self.port), "PGPASSWORD": ADMIN_PASSWORD}
+        done = subprocess.run(
+            [self.programs / program, *arguments], env=os.environ | environment | {"PGUSER": "postgres"},
+            input=stdin, capture_output=True, text=True, timeout=60, start_new_session=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """URL of an empty database."""
+        name = f"test_{uuid.uuid4().hex[:8]}"
+        self.run("createdb", "--owner", "study", name)
+        try:
+            yield self.url(name)
+        finally:
+            self.run("dropdb", "--force", name)
+
+    def hang_up(self) -> None:
+        """End every connection, as a restart of the server or a firewall that forgets idle ones does."""
+        others = "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
+        self.run("psql", "--command", f"{others} and backend_type = 'client backend'", "postgres")
+
+    def start(self) -> None:
+        """Make the server's files, start it, and wait until it answers."""
+        # PostgreSQL refuses to run as root; its Debian package brings a user for it.
+        user = "postgres" if os.geteuid() == 0 else None
+        if user:
+            shutil.chown(self.folder, user, user)
+        secret = self.folder / "password"
+        secret.write_text(ADMIN_PASSWORD)
+        subprocess.run(
+            [self.programs / "initdb", "--pgdata", self.folder / "data", "--username", "postgres", "--no-sync",
+             "--auth", "scram-sha-256", "--pwfile", secret, "--encoding", "UTF8", "--no-locale"],
+            cwd=self.folder, user=user, group=user, extra_groups=[] if user else None, check=True, capture_output=True,
+        )  # fmt: skip
+        with (self.folder / "log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [self.programs / "postgres", "-D", self.folder / "data", "-k", self.folder, "-p", str(self.port),
+                 "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "shared_buffers=16MB"],
+                cwd=self.folder, user=user, group=user, extra_groups=[] if user else None,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        deadline = time.monotonic() + 60
+        ask = [self.programs / "pg_isready", "--quiet", "--host", self.folder, "--port", str(self.port)]
+        while subprocess.run(ask).returncode != 0:
+            told = (self.folder / "log").read_text()
+            assert self.process.poll() is None, told
+            assert time.monotonic() < deadline, told
+            time.sleep(0.05)
+        self.run("createuser", "--pwprompt", "study", stdin=f"{self.password}\n{self.password}\n")
+
+    def stop(self) -> None:
+        """SIGINT ends the connections and then the server."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(30)
+
+
+@contextmanager
+def served(programs: Path) -> Iterator[Server]:
+    """A server from here to the end of the block, whatever happens in it."""
+    # A short path: the name of a Unix socket may have 107 bytes.
+    folder = Path(tempfile.mkdtemp(prefix="pg-"))
+    server = Server(folder, programs)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    found = programs()
+    if found is None:
+        pytest.skip("there is no PostgreSQL server here: install Debian's package `postgresql`")
+    with served(found) as server:
+        yield server
