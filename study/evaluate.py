@@ -25,7 +25,7 @@ from study.findings import read_summary
 from study.lock import Held, Lock
 from study.run import FAILED, FINISHED, INTERRUPTED, WRONG, keep_screen
 from study.suites import SUITES, Dataset, Suite, resolve
-from study.tracking_uri import check_uri, masked
+from study.tracking_uri import absolute_uri, check_uri, masked
 from trainables.checkpoints import write_text
 from trainables.data.corpora import open_corpus
 from trainables.evaluation.measurement import (
@@ -267,16 +267,19 @@ def _record(
     screen: Screen,
 ) -> None:
     """Put what was measured into MLflow, beside the trials' other metrics; it stays in the storage if that fails."""
-    uri = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or summary["mlflow"]["tracking_uri"]
-    parent = summary["mlflow"]["parent_run_id"]
-    if parent is None or any(trial["mlflow_run_id"] is None for trial in trials):
+    told = summary["mlflow"]
+    uri = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or told["tracking_uri"]
+    parent = told["parent_run_id"]
+    if uri is None or parent is None or any(trial["mlflow_run_id"] is None for trial in trials):
         screen.say("not recorded in MLflow: the study's own records are not there yet; the same command tries again")
         return
     from study.tracking_evaluation import record
 
     try:
         check_uri(uri)
-        record(uri, parent, trials, suite, tabled(results), measured_at, (page, page.with_suffix(".json")))
+        record(
+            absolute_uri(uri), parent, trials, suite, tabled(results), measured_at, (page, page.with_suffix(".json"))
+        )
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         screen.say(f"not recorded in MLflow: {masked(reason)}; the same command tries again")
