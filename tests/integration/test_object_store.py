@@ -12,7 +12,7 @@ from object_store import BUCKET, S3
 
 from trainables import object_store
 from trainables.checkpoints import KEEP, StaleAttempt
-from trainables.object_store import ObjectStore, check_uri, fetched
+from trainables.object_store import ObjectStore, below, check_uri, fetched
 from trainables.stored_checkpoints import StoredCheckpoints, working_folder
 
 
@@ -54,6 +54,15 @@ def test_newest_is_found_from_elsewhere_and_old_ones_are_dropped(tmp_path, uri) 
     assert KEEP == 2
     with pytest.raises(FileNotFoundError, match="step 7 is no longer at s3://"):
         other.load(7)
+
+
+def test_a_store_that_only_fsspec_knows(tmp_path) -> None:
+    place = "fsspec+memory://bucket/checkpoints"
+    check_uri(place, probe=True)
+    saved(tmp_path, place, 1, 2, 3).finish({"state": "stopped"})
+    saved(tmp_path, below(place, "other"), 1, 2)
+    assert elsewhere(tmp_path, below(place, "other")).newest() == 2
+    assert (elsewhere(tmp_path, place).newest(), elsewhere(tmp_path, place).result()) == (None, {"state": "stopped"})
 
 
 @pytest.mark.parametrize("damage", ["cut", "lost", "no manifest"])
