@@ -127,7 +127,7 @@ class Engine:
             where += f", labels {wanted.labels}"
         raise Unreachable(
             f"a trial needs {asked} ({wanted.workers} worker(s), {where}), the cluster has {found} on {len(here)} "
-            "node(s); lower resources.workers, or use a larger cluster with --address"
+            "node(s); lower resources.workers, let the cluster grow with --max-nodes, or name a larger one by --address"
         )
 
     def fit(self, study: Study) -> None:

@@ -90,18 +90,10 @@ class Cluster:
         return len(self.node_ids())
 
     def node_ids(self) -> set[str]:
-        """Nodes that have joined and are alive."""
-        return {raylet["nodeId"] for raylet in self._raylets()}
-
-    def cpus(self) -> list[int]:
-        """CPUs of the nodes that are alive, the fewest first."""
-        return sorted(int(raylet.get("resourcesTotal", {}).get("CPU", 0)) for raylet in self._raylets())
-
-    def _raylets(self) -> list[dict[str, Any]]:
-        """Nodes that are alive, as the dashboard has them."""
+        """Nodes that have joined and are alive, as the dashboard has them."""
         answer = until(lambda: self._get("/nodes?view=summary"), "an answer of the dashboard", pause_s=0.5)
         found = (node["raylet"] for node in answer["data"]["summary"])
-        return [raylet for raylet in found if raylet.get("state") == "ALIVE"]
+        return {raylet["nodeId"] for raylet in found if raylet.get("state") == "ALIVE"}
 
     def kill(self, node: subprocess.Popen) -> int:
         """SIGKILL for the node and everything on it; returns how many processes that were."""
