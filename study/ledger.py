@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -21,20 +20,19 @@ from typing import Any
 import optuna
 from optuna.trial import TrialState
 
+from study.account import Account
 from study.journal import Journal
 from study.lock import Lock
+from study.records import Records
 from study.row import Row
 from study.spec import Study
-from study.stored import FINAL, control_of, default_url, flat, importances, open_study
+from study.stored import FINAL, control_of, default_url, importances, open_study
 from study.tracking import Tracker
 from trainables import overrides
 from trainables.checkpoints import write_text
 from trainables.object_store import below
 
 log = logging.getLogger(__name__)
-
-STATUS = {"complete": "FINISHED", "pruned": "KILLED", "collapsed": "KILLED", "failed": "FAILED"}
-"""How a trial ended -> status of its MLflow run."""
 
 
 class Ledger:
@@ -59,7 +57,6 @@ class Ledger:
         ledger of this storage is alive.
         """
         self.name, self.profile, self.spec, self.storage = name, profile, study, storage
-        self.tags = dict(tags or {})
         # A SIGKILLed study leaves its actor alive for a moment.
         self._lock = Lock(storage / "ledger.lock", wait_s=20.0)
         for half_written in storage.glob(".summary.json.*"):
@@ -75,15 +72,15 @@ class Ledger:
         self._tracker = (
             Tracker(self.journal, storage / "tracking.json", tracking_uri, name, self.id) if tracking_uri else None
         )
-        self._started = time.time()
-        self._elapsed_before: float = self._study.user_attrs.get("elapsed", 0.0)
+        self._account = Account(study, self._study.user_attrs.get("elapsed", 0.0))
         self._halt: str | None = None
         self._live: set[int] = set()
         self._baselines: dict[str, dict[str, float]] = self._study.user_attrs.get("baselines", {})
         self._facts: dict[str, str] = self._study.user_attrs.get("facts", {})
         self._importances: dict[str, float] = self._study.user_attrs.get("importances", {})
         self._rows = {t.number: self._load_row(t) for t in self._trials()}
-        self._journal_study()
+        self._records = Records(self.journal, name, profile, study, tags or {}, self._facts)
+        self._records.study()
         self._recover()
         if retry_failed:
             self._enqueue_failed()
@@ -96,7 +93,7 @@ class Ledger:
 
     def ask(self) -> int | None:
         """Number of the next trial to run: an interrupted one first, then a new one; None for no more."""
-        if self._halt or self._spent() or self._hopeless():
+        if self.halted() or self._hopeless():
             return None
         waiting = [row.number for row in self._rows.values() if row.state not in FINAL and row.number not in self._live]
         if waiting:
@@ -112,18 +109,10 @@ class Ledger:
         if number not in self._rows or not self._rows[number].params:
             self._suggest(trial)
         row = self._rows[number]
-        row.launched = time.time()
+        self._account.open(row)
         self._live.add(number)
         self._store(row)
-        self.journal.append(
-            {
-                "op": "trial", "trial": number, "replicates": self.spec.replicates, "time": _now(),
-                "params": flat(self._config(row).model_dump(exclude={"cache"})) | {"seed": self.spec.seed},
-                "tags": self._run_tags() | {
-                    "mlflow.runName": self._run_name(row), "control": str(row.control).lower()
-                },
-            }
-        )  # fmt: skip
+        self._records.trial(row, self._config(row))
         self._changed()
         return number
 
@@ -173,10 +162,7 @@ class Ledger:
         seed = self.spec.seed + replicate
         row.hashes[str(replicate)] = {key: value for key, value in facts.items() if key.startswith("hash.")}
         self._store(row)
-        self.journal.append(
-            {"op": "replicate", "trial": number, "replicate": replicate, "seed": seed,
-             "tags": self.tags | {key: str(value) for key, value in facts.items()}, "time": _now()}
-        )  # fmt: skip
+        self._records.replicate(number, replicate, facts)
         self._wake()
         if self.spec.design == "search":
             return None
@@ -202,7 +188,7 @@ class Ledger:
         if records:
             row.step = max(row.step, records[-1]["step"])
             self._wake()
-        if self._spent():
+        if self._account.spent(self._rows.values()):
             self._halt = self._halt or "budget spent"
         return row.stop or self._halt
 
@@ -245,10 +231,7 @@ class Ledger:
                 }
             )  # fmt: skip
         self._store(row)
-        if self.spec.replicates > 1:
-            self._journal_end(
-                row.number, replicate, outcome["state"], outcome["reason"], outcome["values"], outcome["step"]
-            )
+        self._records.replicate_ended(row, replicate, outcome)
         self._changed()
         return outcome["state"] == "complete" and replicate + 1 < self.spec.replicates and not self._halt
 
@@ -261,7 +244,7 @@ class Ledger:
         row = self._rows[number]
         if row.state in FINAL or attempt != row.attempts:
             return row.state
-        self._settle_time(row)
+        self._account.settle(row)
         self._live.discard(number)
         pace = outcome["seconds_per_step"] if outcome else 0.0
         if error is not None:
@@ -296,14 +279,17 @@ class Ledger:
         if number not in self._live:
             return row.state
         if self._halt:
+            self._account.settle(row)
             self._live.discard(number)
+            self._store(row)
             self._changed()
             return "interrupted"
         return self.finish(number, row.attempts, None, error)
 
     def _end(self, row: Row) -> None:
         """Close the trial in the journal and in Optuna; each step is skipped if it is already done."""
-        self._journal_end(row.number, None, row.state, row.reason, row.values, row.steps)
+        self._records.trial_ended(row)
+        self._wake()
         trial = optuna.Trial(self._study, self._trial_id(row.number))
         if self._frozen(row.number).state.is_finished():
             return
@@ -315,36 +301,6 @@ class Ledger:
         else:
             self._study.tell(trial, state=TrialState.FAIL if row.state == "failed" else TrialState.PRUNED)
 
-    def _journal_end(
-        self,
-        trial: int | None,
-        replicate: int | None,
-        state: str,
-        reason: str | None,
-        values: dict[str, float],
-        step: int,
-    ) -> None:
-        if self.journal.ended(trial, replicate):
-            return
-        row = self._rows.get(trial) if trial is not None else None
-        tags = {"state": state}
-        entries: list[dict[str, Any]] = []
-        if reason:
-            tags["stop.reason"] = reason
-        values = dict(values)
-        if row is not None and replicate is None:
-            values |= {"worker_seconds.used": row.used, "worker_seconds.saved": row.saved, "steps": row.steps}
-            tags["attempts"] = str(row.attempts)
-        if values:
-            # The last record has most of them already; with its time they are the same points to MLflow.
-            last = self.journal.last_time(trial) if trial is not None else None
-            entries.append({"op": "values", "trial": trial, "replicate": replicate, "values": values, "step": step,
-                            "time": last or _now()})  # fmt: skip
-        entries.append({"op": "end", "trial": trial, "replicate": replicate, "status": STATUS.get(state, "KILLED"),
-                        "tags": tags, "time": _now()})  # fmt: skip
-        self.journal.append(*entries)
-        self._wake()
-
     # --- the study as a whole --------------------------------------------------------------------
 
     def prepared(self, facts: dict[str, str], baselines: dict[str, dict[str, float]]) -> None:
@@ -352,14 +308,7 @@ class Ledger:
         self._facts, self._baselines = facts, baselines
         self._study.set_user_attr("facts", facts)
         self._study.set_user_attr("baselines", baselines)
-        values = {f"{name}.{metric}": value for name, found in baselines.items() for metric, value in found.items()}
-        self.journal.append({"op": "study", "params": {}, "tags": facts, "time": _now()})
-        if values:
-            # The same time at every launch: MLflow keeps one point of what is equal in name, step, time and value.
-            began = next(self.journal.read())[1]["time"]
-            self.journal.append(
-                {"op": "values", "trial": None, "replicate": None, "values": values, "step": 0, "time": began}
-            )
+        self._records.inputs(facts, baselines)
         self._changed()
 
     def halt(self, reason: str) -> None:
@@ -368,12 +317,12 @@ class Ledger:
 
     def halted(self) -> bool:
         """Whether no trial will be handed out any more, whatever room there is: asked to stop, or the budget spent."""
-        return self._halt is not None or self._spent()
+        return self._halt is not None or self._account.spent(self._rows.values())
 
     def conclude(self) -> dict[str, Any]:
         """The engine has come to rest: set the study's status, and return the summary."""
         for number in sorted(self._live):
-            self._settle_time(self._rows[number])
+            self._account.settle(self._rows[number])
             self._store(self._rows[number])
         self._live.clear()
         states = [row.state for row in self._rows.values() if not self._retried(row)]
@@ -383,7 +332,7 @@ class Ledger:
             self.status = "failed"
         else:
             self.status = "finished"
-        self._study.set_user_attr("elapsed", self._elapsed())
+        self._study.set_user_attr("elapsed", self._account.elapsed())
         self._importances = importances(self._study, self.spec)
         self._study.set_user_attr("importances", self._importances)
         best = self.best()
@@ -392,10 +341,7 @@ class Ledger:
             values = {f"best.{name}": value for name, value in row.values.items()} | {"best.trial": best[0]}
             # Step and time are those of the newest end of a trial: a launch that ends none adds no point.
             ends = [t.datetime_complete.timestamp() for t in self._trials() if t.datetime_complete is not None]
-            self.journal.append(
-                {"op": "values", "trial": None, "replicate": None, "values": values, "step": len(ends),
-                 "time": round(max(ends) * 1000)}
-            )  # fmt: skip
+            self._records.values(values, len(ends), round(max(ends) * 1000))
         return self._write_summary()
 
     def close(self, artifacts: list[tuple[str, str]], timeout_s: float) -> bool:
@@ -404,9 +350,10 @@ class Ledger:
         False if MLflow does not have everything: the rest is sent by the next launch.
         """
         for path, place in artifacts:
-            self.journal.append({"op": "artifact", "path": path, "artifact_path": place, "time": _now()})
+            self._records.artifact(path, place)
         state = {"finished": "complete", "failed": "failed"}.get(self.status, "interrupted")
-        self._journal_end(None, None, state, self._halt, {}, 0)
+        self._records.study_ended(state, self._halt)
+        self._wake()
         done = self._tracker.close(timeout_s) if self._tracker else True
         self._write_summary()
         self.journal.close()
@@ -429,7 +376,7 @@ class Ledger:
         rows = [self._rows[number] for number in sorted(self._rows)]
         tracking = self._tracker.snapshot() if self._tracker else {}
         runs = tracking.get("runs", {})
-        used = {row.number: row.used + self._held(row) for row in rows}
+        used = {row.number: self._account.used(row) for row in rows}
         return {
             "study": self.name,
             "profile": self.profile,
@@ -447,7 +394,7 @@ class Ledger:
                 row.shown(
                     live=row.number in self._live,
                     used=used[row.number],
-                    gpu_hours=self._gpu_hours(used[row.number]),
+                    gpu_hours=self._account.gpu_hours(used[row.number]),
                     run_id=runs.get(row.number),
                 )
                 for row in rows
@@ -458,11 +405,11 @@ class Ledger:
                 "overhead": round(sum(max(0.0, row.used - row.trained) for row in rows if row.state in FINAL), 3),
             },
             "gpu_hours": {
-                "used": round(self._gpu_hours(sum(used.values())), 4),
-                "saved": round(self._gpu_hours(sum(row.saved for row in rows)), 4),
+                "used": round(self._account.gpu_hours(sum(used.values())), 4),
+                "saved": round(self._account.gpu_hours(sum(row.saved for row in rows)), 4),
                 "price": self.spec.resources.gpu_hour_price,
             },
-            "wall_seconds": round(self._elapsed(), 3),
+            "wall_seconds": round(self._account.elapsed(), 3),
             "baselines": self._baselines,
             "dataset": self._facts,
             "mlflow": {key: tracking.get(key) for key in ("tracking_uri", "experiment", "parent_run_id", "pending")},
@@ -478,10 +425,9 @@ class Ledger:
                 if not self._frozen(row.number).state.is_finished() or not self.journal.ended(row.number):
                     self._end(row)
             elif row.launched is not None:
+                # What is known of its last moment is its newest record.
                 last = self.journal.last_time(row.number)
-                if last is not None:
-                    row.used += max(0.0, last / 1000 - row.launched) * self.spec.resources.workers
-                row.launched = None
+                self._account.settle(row, row.launched if last is None else last / 1000)
                 self._store(row)
 
     def _enqueue_failed(self) -> None:
@@ -495,33 +441,10 @@ class Ledger:
             t.user_attrs.get("retry_of") == row.number for t in self._study.get_trials(deepcopy=False)
         )
 
-    def _spent(self) -> bool:
-        budget = self.spec.budget
-        if budget.wall_clock_s is not None and self._elapsed() >= budget.wall_clock_s:
-            return True
-        used = sum(row.used + self._held(row) for row in self._rows.values())
-        if budget.worker_hours is not None and used >= budget.worker_hours * 3600:
-            return True
-        return budget.gpu_hours is not None and self._gpu_hours(used) >= budget.gpu_hours
-
-    def _gpu_hours(self, worker_seconds: float) -> float:
-        return worker_seconds * self.spec.resources.gpus_per_worker / 3600
-
     def _hopeless(self) -> bool:
         """Three failed trials before anything else ended: the fault is not in the parameters."""
         ended = [row.state for row in self._rows.values() if row.state in FINAL and not self._retried(row)]
         return len(ended) >= 3 and set(ended) == {"failed"}
-
-    def _elapsed(self) -> float:
-        return self._elapsed_before + time.time() - self._started
-
-    def _held(self, row: Row) -> float:
-        live = row.number in self._live and row.launched is not None
-        return (time.time() - row.launched) * self.spec.resources.workers if live and row.launched else 0.0
-
-    def _settle_time(self, row: Row) -> None:
-        row.used += self._held(row)
-        row.launched = None
 
     def _config(self, row: Row):
         return overrides.apply(self.spec.config, row.params | {"cache": str(self.storage / "cache")})
@@ -560,22 +483,6 @@ class Ledger:
     def _store(self, row: Row) -> None:
         optuna.Trial(self._study, self._trial_id(row.number)).set_user_attr("row", _finite(asdict(row)))
 
-    def _journal_study(self) -> None:
-        config = flat(self.spec.config.model_dump(exclude={"cache"}))
-        params = config | {"sampler": self.spec.sampler, "replicates": self.spec.replicates, "seed": self.spec.seed}
-        tags = self._run_tags() | {"mlflow.runName": f"{self.name} ({self.profile})"}
-        self.journal.append({"op": "study", "params": params, "tags": tags, "time": _now()})
-
-    def _run_tags(self) -> dict[str, str]:
-        return self.tags | self._facts | {"study.name": self.name, "study.profile": self.profile, "state": "running"}
-
-    def _run_name(self, row: Row) -> str:
-        if row.control:
-            return f"trial {row.number} · control"
-        shown = row.params.get(self.spec.parameter)
-        value = f"{shown:.4g}" if isinstance(shown, float) else shown
-        return f"trial {row.number}" if shown is None else f"trial {row.number} · {self.spec.parameter}={value}"
-
     def _changed(self) -> None:
         self._write_summary()
         self._wake()
@@ -605,7 +512,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_finite(item) for item in value]
     return value
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

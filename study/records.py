@@ -1,0 +1,125 @@
+"""What the ledger puts in the journal, in the words that `study.tracking` replays into MLflow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from study.journal import Journal
+from study.row import Row
+from study.spec import Study
+from study.stored import flat
+from trainables.recipe import TrainerConfig
+
+STATUS = {"complete": "FINISHED", "pruned": "KILLED", "collapsed": "KILLED", "failed": "FAILED"}
+"""How a trial ended -> status of its MLflow run."""
+
+
+class Records:
+    """Writes a study's entries to its journal; `tags` are put on every run, and so are the study's `facts`."""
+
+    def __init__(
+        self, journal: Journal, name: str, profile: str, spec: Study, tags: Mapping[str, str], facts: Mapping[str, str]
+    ) -> None:
+        self.journal, self.name, self.profile, self.spec = journal, name, profile, spec
+        self.tags, self.facts = dict(tags), dict(facts)
+
+    def study(self) -> None:
+        """A launch begins; it may be a later one of the same study."""
+        config = flat(self.spec.config.model_dump(exclude={"cache"}))
+        params = config | {"sampler": self.spec.sampler, "replicates": self.spec.replicates, "seed": self.spec.seed}
+        tags = self._run_tags() | {"mlflow.runName": f"{self.name} ({self.profile})"}
+        self.journal.append({"op": "study", "params": params, "tags": tags, "time": now()})
+
+    def inputs(self, facts: Mapping[str, str], baselines: Mapping[str, Mapping[str, float]]) -> None:
+        """What reading the inputs brought."""
+        self.facts = dict(facts)
+        self.journal.append({"op": "study", "params": {}, "tags": self.facts, "time": now()})
+        values = {f"{name}.{metric}": value for name, found in baselines.items() for metric, value in found.items()}
+        if values:
+            # The same time at every launch: MLflow keeps one point of what is equal in name, step, time and value.
+            began = next(self.journal.read())[1]["time"]
+            self.values(values, 0, began)
+
+    def values(self, values: Mapping[str, float], step: int, when_ms: int) -> None:
+        """Metrics of the study as a whole."""
+        self.journal.append(
+            {"op": "values", "trial": None, "replicate": None, "values": dict(values), "step": step, "time": when_ms}
+        )
+
+    def trial(self, row: Row, config: TrainerConfig) -> None:
+        """A trial is handed out, perhaps not for the first time."""
+        params = flat(config.model_dump(exclude={"cache"})) | {"seed": self.spec.seed}
+        tags = self._run_tags() | {"mlflow.runName": self._run_name(row), "control": str(row.control).lower()}
+        self.journal.append(
+            {"op": "trial", "trial": row.number, "replicates": self.spec.replicates, "params": params, "tags": tags,
+             "time": now()}
+        )  # fmt: skip
+
+    def replicate(self, trial: int, replicate: int, facts: Mapping[str, Any]) -> None:
+        """A replicate begins, or is carried on."""
+        tags = self.tags | {key: str(value) for key, value in facts.items()}
+        self.journal.append(
+            {"op": "replicate", "trial": trial, "replicate": replicate, "seed": self.spec.seed + replicate,
+             "tags": tags, "time": now()}
+        )  # fmt: skip
+
+    def replicate_ended(self, row: Row, replicate: int, outcome: Mapping[str, Any]) -> None:
+        """A replicate among several; where there is one alone, it ends with its trial."""
+        if self.spec.replicates > 1:
+            self._end(row.number, replicate, outcome["state"], outcome["reason"], outcome["values"], outcome["step"])
+
+    def trial_ended(self, row: Row) -> None:
+        values = row.values | {
+            "worker_seconds.used": row.used, "worker_seconds.saved": row.saved, "steps": row.steps
+        }  # fmt: skip
+        self._end(row.number, None, row.state, row.reason, values, row.steps, attempts=str(row.attempts))
+
+    def study_ended(self, state: str, reason: str | None) -> None:
+        self._end(None, None, state, reason, {}, 0)
+
+    def artifact(self, path: str, place: str) -> None:
+        """A file or folder for the study's run."""
+        self.journal.append({"op": "artifact", "path": path, "artifact_path": place, "time": now()})
+
+    def _end(
+        self,
+        trial: int | None,
+        replicate: int | None,
+        state: str,
+        reason: str | None,
+        values: Mapping[str, float],
+        step: int,
+        **tags: str,
+    ) -> None:
+        """Nothing happens where that end is there already."""
+        if self.journal.ended(trial, replicate):
+            return
+        tags |= {"state": state}
+        if reason:
+            tags["stop.reason"] = reason
+        entries: list[dict[str, Any]] = []
+        if values:
+            # The last record has most of them already; with its time they are the same points to MLflow.
+            last = self.journal.last_time(trial) if trial is not None else None
+            entries.append({"op": "values", "trial": trial, "replicate": replicate, "values": dict(values),
+                            "step": step, "time": last or now()})  # fmt: skip
+        entries.append({"op": "end", "trial": trial, "replicate": replicate, "status": STATUS.get(state, "KILLED"),
+                        "tags": tags, "time": now()})  # fmt: skip
+        self.journal.append(*entries)
+
+    def _run_tags(self) -> dict[str, str]:
+        return self.tags | self.facts | {"study.name": self.name, "study.profile": self.profile, "state": "running"}
+
+    def _run_name(self, row: Row) -> str:
+        if row.control:
+            return f"trial {row.number} · control"
+        shown = row.params.get(self.spec.parameter)
+        value = f"{shown:.4g}" if isinstance(shown, float) else shown
+        return f"trial {row.number}" if shown is None else f"trial {row.number} · {self.spec.parameter}={value}"
+
+
+def now() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
