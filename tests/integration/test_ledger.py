@@ -557,3 +557,73 @@ def test_gang_shares_gpus_whole_and_batches_evenly() -> None:
         Resources(workers=2, gpus_per_worker=0.5)
     with pytest.raises(ValueError, match=r"batch_size=32 cannot be shared by resources\.workers=3"):
         toy(resources=Resources(workers=3))
+
+
+STORE = "s3://bucket/all?region=eu-west-1"
+
+
+def test_what_trials_write_to_an_object_store_is_below_the_study_s_id(tmp_path) -> None:
+    ledger = opened(tmp_path, checkpoints=STORE)
+    number = ledger.ask()
+    place = f"s3://bucket/all/{ledger.id}/trials/0000"
+    begun = ledger.begin(number)
+    assert begun["store"] == f"{place}?region=eu-west-1"
+    ledger.report(number, 1, 0, [record(4, ndcg_at_10=0.3)])
+    assert ledger.summary()["trials"][0]["checkpoint"] == f"{place}?region=eu-west-1"
+    ended = outcome("complete", ndcg_at_10=0.5) | {"per_item": {"test": {"ndcg_at_10": {"q": 0.5}}}}
+    ledger.replicate_ended(number, 1, 0, ended)
+    ledger.finish(number, 1, ended)
+    assert ledger.summary()["trials"][0]["checkpoint"] == f"{place}/replicate-0/model?region=eu-west-1"
+    # The report reads it there.
+    assert json.loads((tmp_path / "trials" / "0000" / "replicate-0" / "result.json").read_text()) == ended
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "message"),
+    [
+        (STORE, None, r"has its checkpoints in s3://bucket/all\?region=eu-west-1; give --checkpoints s3://"),
+        (None, STORE, "has its checkpoints in its storage folder; give no --checkpoints"),
+        (STORE, "s3://other/all", "has its checkpoints in s3://bucket/all"),
+    ],
+    ids=["left out", "added", "another"],
+)
+def test_a_study_keeps_its_checkpoints_where_they_are(tmp_path, first, then, message) -> None:
+    """Elsewhere its trials would begin anew, without a word."""
+    dies(opened(tmp_path, checkpoints=first))
+    with pytest.raises(Refused, match=message):
+        opened(tmp_path, checkpoints=then)
+    with pytest.raises(Refused, match=message):
+        existing_study(default_url(tmp_path), "toy", toy(), then)
+    opened(tmp_path, checkpoints=first).close([], 0)
+
+
+def test_a_trial_that_leaves_its_nodes_is_handed_out_again_in_the_same_launch(tmp_path) -> None:
+    """Its gang was told that a node goes away: it stops with a checkpoint, and that is no failure."""
+    ledger = opened(tmp_path, toy(budget=Budget(trials=1)))
+    number = ledger.ask()
+    ledger.begin(number)
+    assert ledger.ask() is None
+    assert ledger.finish(number, 1, outcome("stopped", step=4, reason="a node is about to be taken away")) == (
+        "interrupted"
+    )
+    shown = ledger.summary()["trials"][0]
+    assert (shown["state"], shown["reason"]) == ("interrupted", "a node is about to be taken away")
+    assert ledger.ask() == number
+    assert ledger.begin(number)["attempt"] == 2
+    ended = outcome("complete", ndcg_at_10=0.5)
+    ledger.replicate_ended(number, 2, 0, ended)
+    assert ledger.finish(number, 2, ended) == "complete"
+    assert ledger.summary()["trials"][0]["reason"] is None
+    assert ledger.conclude()["status"] == "finished"
+
+
+def test_a_gang_that_is_lost_while_the_study_stops_costs_what_it_held(tmp_path, monkeypatch) -> None:
+    clock = 1000.0
+    monkeypatch.setattr("time.time", lambda: clock)
+    ledger = opened(tmp_path)
+    number = ledger.ask()
+    ledger.halt("stopped by hand")
+    clock += 30
+    assert ledger.abandon(number, "lost") == "interrupted"
+    clock += 1000
+    assert ledger.summary()["trials"][0]["worker_seconds"] == 30
