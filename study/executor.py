@@ -54,7 +54,7 @@ EVERYWHERE = {
 }
 
 LOOK_EVERY_S = 1.0
-"""How often the room of the cluster is looked up."""
+"""How often the room of the cluster is looked up, and a ledger that has no trial is asked again."""
 
 
 class Unreachable(ValueError):
@@ -193,13 +193,17 @@ class LedgerSearcher(Searcher):
         self.ledger, self.job, self.resources = ledger, job, resources
         self.numbers: dict[str, int] = {}
         self.room, self.looked, self.asked = 0, -math.inf, False
+        self.nothing_left, self.asked_ledger = False, -math.inf
 
     def suggest(self, trial_id: str) -> Any:
         # A trial that does not fit would wait with its number taken: it waits in the ledger instead.
         if len(self.numbers) >= self._room():
             # While there is no room for any, nothing else would end the study.
             return Searcher.FINISHED if not self.numbers and ray.get(self.ledger.halted.remote()) else None
+        if self.nothing_left and self.numbers and time.monotonic() - self.asked_ledger < LOOK_EVERY_S:
+            return None
         number = ray.get(self.ledger.ask.remote())
+        self.nothing_left, self.asked_ledger = number is None, time.monotonic()
         if number is None:
             # A trial that runs may still leave its nodes, and has to be handed out again then.
             return None if self.numbers else Searcher.FINISHED
@@ -216,7 +220,7 @@ class LedgerSearcher(Searcher):
         self.looked = time.monotonic()
         if wanted.max_nodes is not None:
             short = self.room < (wanted.concurrency or self.room + 1) and len(here) < wanted.max_nodes
-            self._ask_autoscaler(fits + 1 if short else 0)
+            self._ask_autoscaler(fits + 1 if short and not self.nothing_left else 0)
         return self.room
 
     def _ask_autoscaler(self, gangs: int) -> None:
