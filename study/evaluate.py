@@ -39,6 +39,8 @@ from trainables.evaluation.measurement import (
 from trainables.object_store import below, fetched
 
 SAY_EVERY_S = 10.0
+STORE_WAIT_S = 60.0
+"""How long an object store may be away."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -53,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--trials", required=True, metavar="best|N,...", help="the study's best trial, or numbers")
     parser.add_argument("--storage", type=Path, metavar="DIR", help="folder of the study (default: studies/NAME)")
-    parser.add_argument("--tracking-uri", metavar="URI", help="MLflow (default: where the study is)")
+    parser.add_argument("--tracking-uri", metavar="URI", help="MLflow of the study, where its URI has a password")
     parser.add_argument("--address", metavar="ADDR", help="Ray cluster (default: one on this machine)")
     parser.add_argument("--workers", type=int, metavar="N", help="workers (default: as many as there is room for)")
     parser.add_argument(
@@ -124,6 +126,7 @@ def run(options: argparse.Namespace, screen: Screen) -> int:
     summary = read_summary(storage / "summary.json")
     _, study = spec.load(path, summary.get("profile"), {}, {})
     trials = chosen(summary, options.trials)
+    uri = tracking_uri(options.tracking_uri, summary)
     place = storage / "evaluation"
     cache = (options.cache or place / "cache").resolve()
     locks = [Lock(place / "lock"), Lock(cache / "lock")]
@@ -137,8 +140,8 @@ def run(options: argparse.Namespace, screen: Screen) -> int:
     finally:
         for lock in locks:
             lock.release()
-    measured_at = {one.trial: int(one.path.stat().st_mtime * 1000) for one in planned}
-    _record(options, summary, trials, suite.name, measured_at, results, page, screen)
+    measured_at = {one.trial: (read_result(one) or {})["time"] for one in planned}
+    _record(uri, summary, trials, suite.name, measured_at, results, page, screen)
     print(page.read_text(), end="", file=screen.out, flush=True)
     screen.say(f"{page}, with all figures in {page.with_suffix('.json')}")
     return FINISHED
@@ -216,7 +219,7 @@ def exported(storage: Path, trial: dict[str, Any], cache: Path) -> list[Path]:
     of_trial = uri.rpartition("/replicate-")[0] + mark + settings
     copies = cache / "models" / digest(of_trial)[:16]
     names = [f"replicate-{replicate}" for replicate in range(len(trial["replicates"]))]
-    return [fetched(below(of_trial, name, "model"), copies / name) for name in names]
+    return [fetched(below(of_trial, name, "model"), copies / name, STORE_WAIT_S) for name in names]
 
 
 def trial_configs(trainer: str, storage: Path) -> dict[int, dict[str, Any]]:
@@ -256,8 +259,22 @@ def measured(planned: Planned) -> Measured:
     return Measured(planned.trial, planned.replicate, planned.dataset.name, result["values"], result["per_item"])
 
 
+def tracking_uri(given: str | None, summary: dict[str, Any]) -> str | None:
+    """Where the study's runs are; ValueError where a `given` place is another one.
+
+    On record is the URI without a password that it may have; that is then `given`, or MLFLOW_TRACKING_URI.
+    """
+    recorded = summary["mlflow"]["tracking_uri"]
+    uri = absolute_uri(given or os.environ.get("MLFLOW_TRACKING_URI") or "")
+    if masked(uri) == recorded:
+        return uri
+    if given:
+        raise ValueError(f"--tracking-uri {masked(given)}: the runs of {summary['study']} are at {recorded}")
+    return recorded
+
+
 def _record(
-    options: argparse.Namespace,
+    uri: str | None,
     summary: dict[str, Any],
     trials: Sequence[dict[str, Any]],
     suite: str,
@@ -267,19 +284,16 @@ def _record(
     screen: Screen,
 ) -> None:
     """Put what was measured into MLflow, beside the trials' other metrics; it stays in the storage if that fails."""
-    told = summary["mlflow"]
-    uri = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or told["tracking_uri"]
-    parent = told["parent_run_id"]
+    parent = summary["mlflow"]["parent_run_id"]
     if uri is None or parent is None or any(trial["mlflow_run_id"] is None for trial in trials):
         screen.say("not recorded in MLflow: the study's own records are not there yet; the same command tries again")
         return
     from study.tracking_evaluation import record
 
+    tables = (page, page.with_suffix(".json"))
     try:
         check_uri(uri)
-        record(
-            absolute_uri(uri), parent, trials, suite, tabled(results), measured_at, (page, page.with_suffix(".json"))
-        )
+        record(uri, parent, trials, suite, tabled(results), measured_at, tables)
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         screen.say(f"not recorded in MLflow: {masked(reason)}; the same command tries again")
@@ -327,6 +341,7 @@ def _keep(planned: Planned, event: Any) -> None:
     measurement = planned.measurement
     result = {
         "identity": measurement.identity,
+        "time": time.time_ns() // 1_000_000,
         "model": measurement.model_identity,
         "collection": measurement.corpus.identity,
         "documents": measurement.corpus.size,

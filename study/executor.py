@@ -28,7 +28,6 @@ from study.ledger import Ledger
 from study.nodes import per_worker, room
 from study.processes import descendants, kill
 from study.spec import Resources, Study
-from trainables.object_store import ObjectStore, below
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +63,8 @@ class Unreachable(ValueError):
 class Engine:
     """A Ray connection, the ledger actor and a Tuner, from start to stop."""
 
-    def __init__(self, storage: Path, address: str | None, checkpoints: str | None = None) -> None:
+    def __init__(self, storage: Path, address: str | None) -> None:
         self.storage = storage
-        self.checkpoints = checkpoints
         self.address = address
         self.launch = time.strftime("%Y%m%d-%H%M%S") + f"-{os.getpid()}"
         self._temporary: str | None = None
@@ -133,14 +131,12 @@ class Engine:
     def fit(self, study: Study) -> None:
         """Run trials until the ledger hands out no more."""
         scratch = self.storage / "ray"
-        # Train wants a place that all nodes see, and writes next to nothing there.
-        shared = below(self.checkpoints, f"ray-{self.launch}") if self.checkpoints else str(scratch)
         job = {
             "ledger": self._address,
             "launch": self.launch,
             "own_cluster": self._temporary is not None,
             "resources": study.resources.model_dump(),
-            "scratch": shared,
+            "scratch": str(scratch),
             "logs": str(self.storage / "logs"),
         }
         searcher = LedgerSearcher(self.ledger, job, study.resources)
@@ -164,8 +160,6 @@ class Engine:
         finally:
             searcher.close()
         shutil.rmtree(scratch, ignore_errors=True)
-        if self.checkpoints:
-            ObjectStore(shared).remove()
 
     def stop(self) -> None:
         """Leave the cluster; one that `start` started ends here, and its logs move to the storage folder."""
@@ -191,7 +185,8 @@ class LedgerSearcher(Searcher):
     def __init__(self, ledger: Any, job: dict[str, Any], resources: Resources) -> None:
         super().__init__(metric="trial", mode="max")
         self.ledger, self.job, self.resources = ledger, job, resources
-        self.numbers: dict[str, int] = {}
+        self.numbers: dict[str, tuple[int, int]] = {}
+        """Tune's id -> (trial, ticket) of what runs."""
         self.room, self.looked, self.asked = 0, -math.inf, False
         self.nothing_left, self.asked_ledger = False, -math.inf
 
@@ -202,13 +197,13 @@ class LedgerSearcher(Searcher):
             return Searcher.FINISHED if not self.numbers and ray.get(self.ledger.halted.remote()) else None
         if self.nothing_left and self.numbers and time.monotonic() - self.asked_ledger < LOOK_EVERY_S:
             return None
-        number = ray.get(self.ledger.ask.remote())
-        self.nothing_left, self.asked_ledger = number is None, time.monotonic()
-        if number is None:
+        handed = ray.get(self.ledger.hand_out.remote())
+        self.nothing_left, self.asked_ledger = handed is None, time.monotonic()
+        if handed is None:
             # A trial that runs may still leave its nodes, and has to be handed out again then.
             return None if self.numbers else Searcher.FINISHED
-        self.numbers[trial_id] = number
-        return {"number": number, "job": self.job}
+        self.numbers[trial_id] = handed
+        return {"number": handed[0], "ticket": handed[1], "job": self.job}
 
     def _room(self) -> int:
         """Trials at a time, looked up anew every `LOOK_EVERY_S`: nodes come and go."""
@@ -240,10 +235,10 @@ class LedgerSearcher(Searcher):
 
     def on_trial_complete(self, trial_id: str, result: dict | None = None, error: bool = False) -> None:
         """A trial that ended without telling the ledger was lost together with its process."""
-        number = self.numbers.pop(trial_id)
-        # A gang that left its nodes in time may have been followed by another one of the same trial.
-        if number not in self.numbers.values():
-            ray.get(self.ledger.abandon.remote(number, "its process was lost; see the logs of Ray"))
+        number, ticket = self.numbers.pop(trial_id)
+        ray.get(self.ledger.abandon.remote(number, "its process was lost; see the logs of Ray", ticket))
+        # It may have left its nodes, and wait for others.
+        self.nothing_left = False
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing to save: the ledger is the state."""

@@ -75,6 +75,7 @@ class Ledger:
         self._account = Account(study, self._study.user_attrs.get("elapsed", 0.0))
         self._halt: str | None = None
         self._live: set[int] = set()
+        self._tickets: dict[int, int] = {}
         self._baselines: dict[str, dict[str, float]] = self._study.user_attrs.get("baselines", {})
         self._facts: dict[str, str] = self._study.user_attrs.get("facts", {})
         self._importances: dict[str, float] = self._study.user_attrs.get("importances", {})
@@ -127,13 +128,23 @@ class Ledger:
         row.retry_of = frozen.user_attrs.get("retry_of")
         row.planned_steps = self._config(row).total_steps * self.spec.replicates
 
-    def begin(self, number: int) -> dict[str, Any]:
+    def hand_out(self) -> tuple[int, int] | None:
+        """`ask`, with a ticket by which a gang of this handing out is told from one of an earlier or later one."""
+        number = self.ask()
+        if number is None:
+            return None
+        self._tickets[number] = self._tickets.get(number, 0) + 1
+        return number, self._tickets[number]
+
+    def begin(self, number: int, ticket: int | None = None) -> dict[str, Any]:
         """A gang takes the trial over: its config, seeds and folder, under a new attempt number.
 
         Reports of lower attempts are refused from now on. A trial that has already ended in the
-        ledger comes back with `"state"` set: there is nothing to run.
+        ledger, or was given back under this ticket, comes back with `"state"` set: there is nothing to run.
         """
         row = self._rows[number]
+        if self._given_back(number, ticket):
+            return {"state": "interrupted"}
         row.attempts += 1
         row.step = 0
         self._store(row)
@@ -273,10 +284,10 @@ class Ledger:
         self._changed()
         return row.state
 
-    def abandon(self, number: int, error: str) -> str:
+    def abandon(self, number: int, error: str, ticket: int | None = None) -> str:
         """The engine lost the trial: its gang could not be started or kept. Ends it as failed."""
         row = self._rows[number]
-        if number not in self._live:
+        if number not in self._live or self._given_back(number, ticket):
             return row.state
         if self._halt:
             self._account.settle(row)
@@ -285,6 +296,10 @@ class Ledger:
             self._changed()
             return "interrupted"
         return self.finish(number, row.attempts, None, error)
+
+    def _given_back(self, number: int, ticket: int | None) -> bool:
+        """Whether what was handed out with this ticket has left its nodes; Train may start its gang once more."""
+        return ticket is not None and (number not in self._live or ticket != self._tickets.get(number))
 
     def _end(self, row: Row) -> None:
         """Close the trial in the journal and in Optuna; each step is skipped if it is already done."""

@@ -111,13 +111,18 @@ def run(options: argparse.Namespace) -> int:
     given = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
     tracking_uri = absolute_uri(given or (DEFAULT_TRACKING if options.address is None else beside(storage)))
     if options.checkpoints:
-        check_store(options.checkpoints, probe=not options.dry_run)
+        check_store(options.checkpoints, probe=False)
     begun = None if options.fresh else stored.existing_study(url, name, study, options.checkpoints)
     outlook = stored.outlook(begun, study)
     if options.dry_run:
         print(plan(name, profile, study, storage, options.checkpoints, tracking_uri, outlook), flush=True)
         return FINISHED
     _check_writable(storage)
+    if begun is not None and begun.trials and not (storage / "journal.jsonl").exists():
+        raise ValueError(
+            f"--storage {storage}: the ledger has {len(begun.trials)} trials of {name}, whose journal is not there; "
+            "name the folder that the study was begun in, or another ledger"
+        )
     check_uri(tracking_uri)
     retries = options.retry_failed and outlook.states.get("failed", 0)
     if begun is not None and outlook.idle and not retries:
@@ -126,6 +131,8 @@ def run(options: argparse.Namespace) -> int:
             print(final_text(summary, storage / "report.html"), file=sys.stderr if options.json else sys.stdout)
             _print_json(options, summary)
             return FINISHED
+    if options.checkpoints:
+        check_store(options.checkpoints, probe=True)
     lock = Lock(storage / "lock")
     try:
         if options.fresh and (storage / "summary.json").exists():
@@ -208,7 +215,7 @@ class Session:
             from study.executor import Engine
 
             check.raise_if_refused()
-            self.engine = Engine(self.storage, self.options.address, self.options.checkpoints)
+            self.engine = Engine(self.storage, self.options.address)
             self.engine.start()
             # Ray has put a handler of its own for SIGTERM in place.
             self._listen()
@@ -260,7 +267,7 @@ class Session:
         if self.failure is not None:
             raise self.failure
         ray.get(actor.conclude.remote())
-        artifacts = self._artifacts()
+        artifacts = self._artifacts(display)
         if not ray.get(actor.close.remote(artifacts, MLFLOW_WAIT_S)):
             place = masked(self.tracking_uri)
             display.message(f"{place} does not have everything yet; the same command sends the rest")
@@ -291,7 +298,7 @@ class Session:
             # Raised again by the main thread, which waits for this one.
             self.failure = error
 
-    def _artifacts(self) -> list[tuple[str, str]]:
+    def _artifacts(self, display: Display) -> list[tuple[str, str]]:
         """Write the report; what goes on the parent run: report, plots, summary and the best model."""
         from study import report
 
@@ -300,8 +307,13 @@ class Session:
         summary = json.loads((self.storage / "summary.json").read_text())
         for number in summary["best"][:1]:
             checkpoint = summary["trials"][number]["checkpoint"]
-            if checkpoint is not None:
-                found.append((str(fetched(checkpoint, self.storage / "best" / f"trial-{number:04d}")), "best"))
+            if checkpoint is None:
+                continue
+            try:
+                best = fetched(checkpoint, self.storage / "best" / f"trial-{number:04d}", MLFLOW_WAIT_S)
+                found.append((str(best), "best"))
+            except OSError as error:
+                display.message(f"the best model is not copied to MLflow: {error}")
         return found
 
     def _listen(self) -> None:

@@ -20,6 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from study.spec import Pruner, Study
 from study.tracking_uri import check_quoted, masked, with_driver
 from trainables import overrides
+from trainables.object_store import place_of
 
 FORMAT = 1
 """Version of what this module stores; a ledger with a higher one is refused."""
@@ -105,7 +106,7 @@ def check_same(
             f"the study {name} was begun differently: {shown}{more}. Undo the change, or begin anew with --fresh"
         )
     kept = attributes.get("checkpoints")
-    if kept != checkpoints:
+    if place_of(kept or "") != place_of(checkpoints or ""):
         where, option = (kept, f"--checkpoints {kept}") if kept else ("its storage folder", "no --checkpoints")
         raise Refused(f"the study {name} has its checkpoints in {where}; give {option}, or begin anew with --fresh")
 

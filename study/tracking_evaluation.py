@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from study.tracking_runs import connect
+from study.tracking_runs import accepted, connect
 
 PLACE = "evaluation"
 """Folder of the tables among the artifacts of the study's run."""
@@ -32,7 +32,7 @@ def record(
     for trial in trials:
         number = trial["number"]
         points = [
-            Metric(f"{suite}.{collection}.{name}", value, times[number], trial["steps"])
+            Metric(accepted(f"{suite}.{collection}.{name}"), value, times[number], trial["steps"])
             for collection, measured in values[number].items()
             for name, value in measured.items()
         ]

@@ -187,7 +187,7 @@ class Runs:
             {"step": entry.get("step") or 0, "time": entry["time"], "metrics": entry["values"]}
         ]
         return [
-            Metric(_name(name), float(value), int(record["time"]), int(record["step"]))
+            Metric(accepted(name), float(value), int(record["time"]), int(record["step"]))
             for record in records
             for name, value in record["metrics"].items()
         ]
@@ -198,8 +198,8 @@ class Runs:
 
         params = entry.get("params", {})
         return [
-            *(Param(_name(name), _fitting(value, PARAM_CHARACTERS)) for name, value in params.items()),
-            *(RunTag(_name(name), _fitting(value, TAG_CHARACTERS)) for name, value in entry.get("tags", {}).items()),
+            *(Param(accepted(name), _fitting(value, PARAM_CHARACTERS)) for name, value in params.items()),
+            *(RunTag(accepted(name), _fitting(value, TAG_CHARACTERS)) for name, value in entry.get("tags", {}).items()),
         ]
 
     def log(self, key: str, items: Iterable[Item]) -> None:
@@ -241,7 +241,7 @@ class Runs:
         return restored
 
 
-def _name(name: str) -> str:
+def accepted(name: str) -> str:
     """`name` with what MLflow refuses in a key replaced: it takes letters, digits and `_-. :/`."""
     return re.sub(r"[^\w.\- :/]", "_", name)
 

@@ -48,7 +48,7 @@ def launch(config: dict[str, Any]) -> None:
     trainer = Gang(
         work,
         own_cluster=job["own_cluster"],
-        train_loop_config={"number": config["number"], "job": job},
+        train_loop_config={"number": config["number"], "ticket": config["ticket"], "job": job},
         scaling_config=ScalingConfig(
             num_workers=resources.workers,
             use_gpu=resources.gpus_per_worker > 0,
@@ -67,7 +67,8 @@ def launch(config: dict[str, Any]) -> None:
         trainer.fit()
     except Exception as error:
         log.exception("the gang of trial %d was lost", config["number"])
-        ray.get(ledger.abandon.remote(config["number"], f"its gang was lost: {_one_line(error)}"))
+        lost = f"its gang was lost: {_one_line(error)}"
+        ray.get(ledger.abandon.remote(config["number"], lost, config["ticket"]))
 
 
 def work(config: dict[str, Any]) -> None:
@@ -80,26 +81,25 @@ def work(config: dict[str, Any]) -> None:
     ledger = ledger_handle(job["ledger"])
     here = ray.train.get_context()
     rank, world_size = here.get_world_rank(), here.get_world_size()
-    begun: dict[str, Any] = ray.get(ledger.begin.remote(number)) if rank == 0 else {}
+    begun: dict[str, Any] = ray.get(ledger.begin.remote(number, config["ticket"])) if rank == 0 else {}
     if world_size > 1:
         begun = broadcast_from_rank_zero(begun)
     if begun["state"] is not None:
         return
-    with _log_file(Path(job["logs"]) / f"trial-{number:04d}.log", rank):
-        try:
+    try:
+        with _log_file(Path(job["logs"]) / f"trial-{number:04d}.log", rank):
             outcome = _train(begun, number, job, rank, world_size, ledger)
-        except Exception as error:
-            log.exception("trial %d failed on rank %d", number, rank)
-            if _peer_lost(error, world_size):
-                raise
-            message = f"{type(error).__name__}: {_one_line(error)}"
-            ray.get(ledger.finish.remote(number, begun["attempt"], None, message))
-            if world_size > 1:
-                # The other ranks wait in a collective; Train ends them. Its retry finds the trial ended.
-                raise
-            return
-        if rank == 0:
-            ray.get(ledger.finish.remote(number, begun["attempt"], outcome))
+    except Exception as error:
+        if _peer_lost(error, world_size):
+            raise
+        message = f"{type(error).__name__}: {_one_line(error)}"
+        ray.get(ledger.finish.remote(number, begun["attempt"], None, message))
+        if world_size > 1:
+            # The other ranks wait in a collective; Train ends them. Its retry finds the trial ended.
+            raise
+        return
+    if rank == 0:
+        ray.get(ledger.finish.remote(number, begun["attempt"], outcome))
 
 
 def _train(
@@ -194,6 +194,9 @@ def _log_file(path: Path, rank: int) -> Iterator[None]:
     logging.getLogger("trainables").setLevel(logging.INFO)
     try:
         yield
+    except Exception:
+        log.exception("failed on rank %d", rank)
+        raise
     finally:
         logging.getLogger().removeHandler(handler)
         handler.close()

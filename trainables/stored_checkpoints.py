@@ -1,12 +1,12 @@
 """Checkpoints of one replicate on an object store, where nothing can be renamed.
 
-    URI/attempt                      number of the attempt that may write here
+    URI/attempt-0002                 attempt 2 has begun: lower ones must not write any more
     URI/step-00000100.2/             the checkpoint of attempt 2, whole when its manifest.json is there
     URI/model/, URI/model-STAGE/     as in a folder; `model` is whole when result.json is there
     URI/result.json                  how the replicate ended
 
-No two attempts write to the same step folder. A working copy in a local folder, which is lost with its node,
-is written first; the store has what counts.
+No two attempts write the same checkpoint, and each looks before every file whether there is a newer one. What is
+sent is first written to a local folder, where nothing stays.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class StoredCheckpoints(Checkpoints):
-    """`Checkpoints` at `uri`; `folder` is a working copy of this process alone, as `working_folder` makes it."""
+    """`Checkpoints` at `uri`; `folder` is one of this process alone, as `working_folder` makes it."""
 
     def __init__(self, folder: Path, attempt: int, uri: str) -> None:
         super().__init__(folder, attempt)
@@ -39,13 +39,17 @@ class StoredCheckpoints(Checkpoints):
 
     def claim(self) -> None:
         self._check_attempt()
-        self.store.write("attempt", str(self.attempt).encode())
+        self.store.write(f"attempt-{self.attempt:04d}", b"")
         super().claim()
+        for name in self._stored_steps():
+            # A writer that was killed left it half-sent.
+            if not self._whole(name):
+                self.store.remove(name)
 
     def save(self, step: int, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> Path:
         place = super().save(step, tensors, meta)
-        self._upload(place, f"{place.name}.{self.attempt}", last="manifest.json")
-        for old in self._stored_steps()[KEEP:]:
+        self._send(place, f"{place.name}.{self.attempt}", last="manifest.json")
+        for old in list(filter(self._whole, self._stored_steps()))[KEEP:]:
             self.store.remove(old)
         return place
 
@@ -65,8 +69,9 @@ class StoredCheckpoints(Checkpoints):
 
     def export(self, write: Callable[[Path], None], stage: str | None = None) -> Path:
         place = super().export(write, stage)
+        self._check_attempt()
         self.store.remove(place.name)
-        self._upload(place, place.name)
+        self._send(place, place.name, last="config.json")
         return place
 
     def finish(self, result: dict[str, Any]) -> None:
@@ -83,9 +88,12 @@ class StoredCheckpoints(Checkpoints):
         content = self.store.read("result.json")
         return None if content is None else json.loads(content)
 
-    def _upload(self, place: Path, name: str, last: str | None = None) -> None:
-        self._check_attempt()
-        self.store.upload(place, name, last, before_last=self._check_attempt)
+    def _send(self, place: Path, name: str, last: str) -> None:
+        self.store.upload(place, name, last, self._check_attempt)
+        shutil.rmtree(place)
+
+    def _whole(self, name: str) -> bool:
+        return self.store.has(f"{name}/manifest.json")
 
     def _stored_steps(self) -> list[str]:
         """Step folders, the newest first; of the same step that of the newest attempt first."""
@@ -93,8 +101,10 @@ class StoredCheckpoints(Checkpoints):
         return sorted(found, key=lambda name: (_step(name), int(name.rpartition(".")[2])), reverse=True)
 
     def _fetched(self, name: str) -> Path | None:
-        """A local copy of a step folder; None, with a word in the log, if it is not whole."""
+        """A local copy of a step folder; None if it is not whole, with a word in the log if it is damaged."""
         folder = self.folder / "fetched" / name
+        if not self._whole(name):
+            return None
         if not folder.exists():
             self.store.download(name, folder)
         problem = problem_of(folder)
@@ -105,7 +115,8 @@ class StoredCheckpoints(Checkpoints):
         return None
 
     def _check_attempt(self) -> None:
-        newest = int(self.store.read("attempt") or 0)
+        begun = (name.removeprefix("attempt-") for name in self.store.files() if name.startswith("attempt-"))
+        newest = max(map(int, begun), default=0)
         if newest > self.attempt:
             raise StaleAttempt(f"attempt {self.attempt} at {self.store.uri} was superseded by attempt {newest}")
 

@@ -60,9 +60,9 @@ class Cluster:
         """Add a node and wait until it has joined; for it alone, the folder `alone_with` is an empty one of its own."""
         # In a folder of its own: nodes that share one delete each other's working folders of jobs.
         folder = self.folder / f"n{len(self.nodes)}"
-        before = self.nodes_alive()
+        before = self.node_ids()
         return self._started(
-            lambda: self.nodes_alive() > before,
+            lambda: bool(self.node_ids() - before),
             f"--address=127.0.0.1:{self.port}", f"--num-cpus={cpus}", f"--temp-dir={folder}", alone_with=alone_with,
         )  # fmt: skip
 

@@ -136,8 +136,8 @@ def joined(cluster: Cluster) -> tuple[subprocess.Popen, str]:
     """A new node of one CPU, and its id."""
     before = cluster.node_ids()
     node = cluster.node(cpus=1)
-    (node_id,) = cluster.node_ids() - before
-    return node, node_id
+    # More than one where Ray needed a second try.
+    return node, (cluster.node_ids() - before).pop()
 
 
 def attempts(storage: Path, trial: dict[str, Any]) -> int:

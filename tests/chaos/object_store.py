@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 
 import requests
@@ -46,13 +44,6 @@ class S3:
         with suppress(requests.RequestException):
             return requests.put(f"{self.environment['AWS_ENDPOINT_URL']}/{BUCKET}", timeout=5).ok
         return False
-
-    def pause(self, seconds: float) -> None:
-        """Do not answer for so long."""
-        assert self._server is not None
-        self._server.send_signal(signal.SIGSTOP)
-        time.sleep(seconds)
-        self._server.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         if self._server is not None:

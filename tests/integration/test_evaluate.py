@@ -120,12 +120,11 @@ def test_a_tracking_store_that_is_away_loses_nothing(tmp_path: Path, made: Path,
     shutil.copytree(made / "storage", storage)
     results = [Measured(0, 0, "one", {"ndcg_at_10": 0.5}, {"ndcg_at_10": {"q": 0.5}})]
     summary = json.loads((storage / "summary.json").read_text())
-    options = evaluate.parser().parse_args(
-        ["made", "--suite", "s", "--trials", "0", "--tracking-uri", "http://ada:secret@127.0.0.1:9"]
-    )
+    summary["mlflow"]["tracking_uri"] = "http://ada:***@127.0.0.1:9"
+    uri = evaluate.tracking_uri("http://ada:secret@127.0.0.1:9", summary)
     page = storage / "page.md"
     page.touch()
-    evaluate._record(options, summary, summary["trials"][:1], "s", {0: 1}, results, page, evaluate.Screen())
+    evaluate._record(uri, summary, summary["trials"][:1], "s", {0: 1}, results, page, evaluate.Screen())
     said = capsys.readouterr().err
     assert "not recorded in MLflow: no server answers at tracking URI" in said
     assert "the same command tries again" in said
@@ -146,6 +145,18 @@ def in_memory(made: Path, trial: int, replicate: int, dataset: str) -> dict[str,
     retrieval = Retrieval(EvaluationData(source=source, test_source=source))
     found = retrieval.evaluate(("test",), encoder.queries, encoder.documents, encoder.statistics, encoder.sparse)
     return found["test"].values
+
+
+def test_runs_are_looked_for_where_the_study_has_them(made: Path, monkeypatch) -> None:
+    """A variable that names another server, or a password that is not on record, leads to no other place."""
+    summary = json.loads((made / "storage" / "summary.json").read_text())
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://elsewhere:5000")
+    assert evaluate.tracking_uri(None, summary) == summary["mlflow"]["tracking_uri"]
+    summary["mlflow"]["tracking_uri"] = "postgresql+psycopg2://me:***@host/runs"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://me:secret@host/runs")
+    assert evaluate.tracking_uri(None, summary) == "postgresql+psycopg2://me:secret@host/runs"
+    with pytest.raises(ValueError, match=r"^--tracking-uri http://other: the runs of made are at postgresql"):
+        evaluate.tracking_uri("http://other", summary)
 
 
 REFUSED = [

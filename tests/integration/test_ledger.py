@@ -627,3 +627,19 @@ def test_a_gang_that_is_lost_while_the_study_stops_costs_what_it_held(tmp_path, 
     assert ledger.abandon(number, "lost") == "interrupted"
     clock += 1000
     assert ledger.summary()["trials"][0]["worker_seconds"] == 30
+
+
+def test_a_gang_that_has_left_cannot_come_back(tmp_path) -> None:
+    """Train may start it once more, or lose it: neither touches the gang that has the trial now."""
+    ledger = opened(tmp_path)
+    number, ticket = ledger.hand_out()
+    assert ledger.begin(number, ticket)["attempt"] == 1
+    # Train starts a gang again that has lost a worker.
+    assert ledger.begin(number, ticket)["attempt"] == 2
+    ledger.finish(number, 2, outcome("stopped", step=4, reason="a node is about to be taken away"))
+    assert ledger.begin(number, ticket) == {"state": "interrupted"}
+    assert ledger.hand_out() == (number, ticket + 1)
+    assert ledger.begin(number, ticket) == {"state": "interrupted"}
+    assert ledger.abandon(number, "lost", ticket) == "running"
+    assert ledger.begin(number, ticket + 1)["attempt"] == 3
+    assert ledger.abandon(number, "lost", ticket + 1) == "failed"

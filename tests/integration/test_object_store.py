@@ -105,7 +105,7 @@ def test_an_attempt_that_is_superseded_in_the_middle_leaves_nothing_whole(tmp_pa
 
     def overtaken(self, file, name):
         upload(self, file, name)
-        ObjectStore(uri).write("attempt", b"2")
+        ObjectStore(uri).write("attempt-0002", b"")
 
     monkeypatch.setattr(ObjectStore, "_upload", overtaken)
     with pytest.raises(StaleAttempt):
@@ -123,30 +123,52 @@ def test_result_and_model_stay_and_steps_go(tmp_path, uri) -> None:
     other = elsewhere(tmp_path, uri)
     assert (other.result(), other.newest()) == ({"state": "complete"}, None)
     assert ObjectStore(uri).folders() == ["model", "model-pretrain"]
-    copy = fetched(f"{uri}/model", tmp_path / "copy")
+    copy = fetched(f"{uri}/model", tmp_path / "copy", 0)
     assert copy == tmp_path / "copy" / "model"
     assert {path.name: path.read_text() for path in copy.iterdir()} == {"config.json": "two"}
-    assert fetched(str(tmp_path), tmp_path / "unused") == tmp_path
+    assert fetched(str(tmp_path), tmp_path / "unused", 0) == tmp_path
+    # Nothing is left of what was sent.
+    assert [path for path in (tmp_path / "1").rglob("*") if path.name not in ("1", "attempt")] == []
 
 
-def test_a_server_that_is_away_for_a_while_only_stalls(tmp_path, uri, server, monkeypatch) -> None:
-    checkpoints = saved(tmp_path, uri, 1)
+@pytest.mark.parametrize("patience_s", [60.0, 0.0], ids=["for a while", "for good"])
+def test_a_server_that_is_away(tmp_path, monkeypatch, caplog, patience_s) -> None:
+    """It stalls the writer, and fails it when it stays away; here another one comes at the same address."""
+    monkeypatch.setattr(object_store, "PATIENCE_S", patience_s)
     monkeypatch.setattr(object_store, "PAUSE_S", 0.2)
-    away = threading.Thread(target=server.pause, args=(4.0,))
-    away.start()
-    checkpoints.save(2, {"w": torch.zeros(1)}, {"step": 2})
-    away.join()
-    assert elsewhere(tmp_path, uri).newest() == 2
-
-
-def test_a_server_that_stays_away_is_an_error(tmp_path, monkeypatch) -> None:
-    with S3() as gone:
-        for name, value in gone.environment.items():
+    server = S3().start()
+    try:
+        for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
         checkpoints = saved(tmp_path, f"s3://{BUCKET}/x", 1)
-    monkeypatch.setattr(object_store, "PATIENCE_S", 0.0)
-    with pytest.raises(OSError, match="NETWORK_CONNECTION"):
-        checkpoints.save(2, {"w": torch.zeros(1)}, {})
+        server.stop()
+        if not patience_s:
+            with pytest.raises(OSError, match="NETWORK_CONNECTION"):
+                checkpoints.save(2, {"w": torch.zeros(1)}, {"step": 2})
+            return
+        # pyarrow itself gives up after six seconds.
+        back = threading.Timer(8.0, server.start)
+        back.start()
+        checkpoints.save(2, {"w": torch.zeros(1)}, {"step": 2})
+        back.join()
+        assert "the object store fails, tried again in 0.2 s" in caplog.text
+        assert elsewhere(tmp_path, f"s3://{BUCKET}/x").newest() == 2
+    finally:
+        server.stop()
+
+
+def test_half_sent_checkpoints_push_no_whole_one_out(tmp_path, uri) -> None:
+    """Attempts that die while they send leave parts; more of them than are kept must not cost the whole ones."""
+    saved(tmp_path, uri, 1, 2)
+    for attempt in (2, 3):
+        ObjectStore(uri).write(f"step-00000009.{attempt}/tensors.safetensors", b"half")
+    assert elsewhere(tmp_path, uri, 3).newest() == 2
+    third = saved(tmp_path, uri, 3, attempt=4)
+    assert ObjectStore(uri).folders() == ["step-00000002.1", "step-00000003.4"]
+    ObjectStore(uri).write("step-00000009.3/tensors.safetensors", b"late")
+    third.save(4, {"w": torch.zeros(1)}, {})
+    assert elsewhere(tmp_path, uri, 4).newest() == 4
+    assert "step-00000003.4" in ObjectStore(uri).folders()
 
 
 def test_a_killed_process_leaves_no_working_copy_for_good(tmp_path, uri, monkeypatch) -> None:
@@ -163,6 +185,8 @@ def test_a_killed_process_leaves_no_working_copy_for_good(tmp_path, uri, monkeyp
 REFUSED = [
     ("s3://nowhere-to-be-found/x", "cannot write there .*NO_SUCH_BUCKET"),
     ("s3://key:secret@bucket/x", "credentials in a URI end up in logs"),
+    ("s3://key@bucket/x", "credentials in a URI end up in logs"),
+    ("abfss://box@account.dfs.core.windows.net/x?client_secret=secret", "credentials in a URI end up in logs"),
     ("foo://bucket/x", "unknown kind; accepted are s3, gs,"),
     ("fsspec+nope://bucket/x", "cannot write there .*Protocol not known: nope"),
     ("/shared/checkpoints", "name a folder of an object store, such as s3://"),
@@ -177,3 +201,4 @@ def test_what_is_no_place_for_checkpoints(uri, place, message) -> None:
         check_uri(place, probe=True)
     assert "secret" not in str(refused.value)
     check_uri(uri, probe=True)
+    check_uri("abfss://box@account.dfs.core.windows.net/x", probe=False)
