@@ -280,6 +280,17 @@ def test_changed_study_names_the_key(tmp_path) -> None:
     refused(done, r"config\.steps was \d+, now 7.*--fresh")
 
 
+def test_ledger_whose_journal_is_elsewhere(tmp_path) -> None:
+    """Without its steps and results on record the study would be carried on as if there had been none."""
+    from study import spec, stored
+
+    url = f"sqlite:///{tmp_path / 'kept.db'}"
+    _, begun = spec.load(spec.available()["splade_k_search"], None, {}, {})
+    stored.open_study(url, "splade_k_search", begun).ask()
+    done = command(tmp_path, "splade_k_search", "--ledger", url)
+    refused(done, "--storage .*: the ledger has 1 trials of splade_k_search, whose journal is not there")
+
+
 def test_dry_run_is_quick_and_complete_and_starts_nothing(tmp_path) -> None:
     code = (
         "import sys; from study import run; run.main(['splade_k_search', '--dry-run']);"
