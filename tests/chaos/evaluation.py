@@ -210,9 +210,9 @@ def measurement(evaluation: Evaluation, cache: Path) -> Any:
     from study.evaluate import plan
     from study.suites import resolve
 
-    (planned,) = plan(
-        "angle", evaluation.storage, [{"number": 0}], resolve(str(evaluation.suite)), "float32", cache, say
-    )
+    trials = [{"number": 0, "checkpoint": None}]
+    suite = resolve(str(evaluation.suite))
+    (planned,) = plan("angle", evaluation.storage, trials, suite, "float32", cache, say)
     return planned.measurement
 
 

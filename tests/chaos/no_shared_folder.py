@@ -3,7 +3,7 @@
     python tests/chaos/no_shared_folder.py
 
 The head has the storage folder; on every other node the path of its parent is an empty file system of that node's
-own. In the middle of the first trial its node is killed, and another one carries on from the checkpoint on the
+own. Trials are gangs of two workers. In the middle of the first trial its node is killed, and another one carries on from the checkpoint on the
 object store. Then both studies must have the same trials, values and, to the last bit, losses, and the best model is
 evaluated on a whole collection.
 """
@@ -23,7 +23,10 @@ from cluster import Cluster
 from launches import ROOT, TINY, Launch, database, say, steps_of, summary, until
 from object_store import BUCKET, S3
 
-SETTINGS = ("--trials", "2", "--set", "steps=200", "--set", "evaluate_every=100", "--set", "checkpoint_every=20")
+SETTINGS = (
+    "--trials", "2", "--set", "steps=200", "--set", "evaluate_every=100", "--set", "checkpoint_every=20",
+    "--workers-per-trial", "2", "--resources", "cpus_per_worker=0.5",
+)  # fmt: skip
 URI = f"s3://{BUCKET}/all"
 
 
