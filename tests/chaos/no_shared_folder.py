@@ -3,9 +3,9 @@
     python tests/chaos/no_shared_folder.py
 
 The head has the storage folder; on every other node the path of its parent is an empty file system of that node's
-own. Trials are gangs of two workers. In the middle of the first trial its node is killed, and another one carries on from the checkpoint on the
-object store. Then both studies must have the same trials, values and, to the last bit, losses, and the best model is
-evaluated on a whole collection.
+own. Trials are gangs of two workers. In the middle of the first trial its node is killed, and another one carries on
+from the checkpoint on the object store. Then both studies must have the same trials, values and, to the last bit,
+losses, and the best model is evaluated on a whole collection.
 """
 
 from __future__ import annotations
