@@ -118,10 +118,10 @@ def run(options: argparse.Namespace) -> int:
         print(plan(name, profile, study, storage, options.checkpoints, tracking_uri, outlook), flush=True)
         return FINISHED
     _check_writable(storage)
-    if begun is not None and begun.trials and not (storage / "journal.jsonl").exists():
+    if outlook.states and not (storage / "journal.jsonl").exists():
         raise ValueError(
-            f"--storage {storage}: the ledger has {len(begun.trials)} trials of {name}, whose journal is not there; "
-            "name the folder that the study was begun in, or another ledger"
+            f"--storage {storage}: the ledger has trials of {name} whose journal is not there; name the folder that "
+            "the study was begun in, or another ledger"
         )
     check_uri(tracking_uri)
     retries = options.retry_failed and outlook.states.get("failed", 0)
