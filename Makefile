@@ -1,19 +1,46 @@
-# `make study` runs the embedded study, `make test` runs the tests, `make chaos` the tests that kill and interrupt.
-# Each sets .venv up first.
+# `make study` runs the embedded study, `make test` runs the tests and what is quick to check.
+# Each target sets .venv up first.
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+# Two test processes at a time leave torch one thread each.
+PARALLEL := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-.PHONY: study test chaos benchmark clean
+.PHONY: study test unit parallel integration chaos lint types docs coverage benchmark clean
 
 study: $(INSTALLED)
 	$(BIN)/python -m study.run splade_k_search
 
-test: $(INSTALLED)
-	$(BIN)/python -m pytest
+test: lint types docs parallel integration
 
+# Seconds: no Ray, no servers, no training.
+unit: $(INSTALLED)
+	$(PARALLEL) tests/unit study trainables
+
+parallel: $(INSTALLED)
+	$(PARALLEL) tests/unit tests/contract tests/parity study trainables
+
+# One Ray at a time, started once for all that can share it.
+integration: $(INSTALLED)
+	$(BIN)/python -m pytest tests/integration
+
+# Kills, outages and lost nodes, on clusters of their own.
 chaos: $(INSTALLED)
 	$(BIN)/python -m pytest -m chaos tests/integration
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
+	$(BIN)/python -m mypy
+
+docs: $(INSTALLED)
+	$(BIN)/python .ci/check_docs.py
+
+# Lines that no test in this process reached: htmlcov/index.html.
+coverage: $(INSTALLED)
+	$(BIN)/python -m pytest --cov=study --cov=trainables --cov-report=html --cov-report=term:skip-covered
 
 benchmark: $(INSTALLED)
 	for name in angle_loss engine retromae_step splade_head; do $(BIN)/python -m benchmarks.$$name || exit 1; done
