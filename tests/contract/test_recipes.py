@@ -57,8 +57,9 @@ def losses(records) -> dict[int, float]:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def cache(embedded_cache) -> Path:
+    """Of the embedded inputs; the trainers' own files go into it, too."""
+    return embedded_cache
 
 
 @pytest.fixture(scope="module")

@@ -48,15 +48,9 @@ def sample(package: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def cache_of_all(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
-def standard(cache_of_all: Path) -> tuple[TrainingSet, Collection]:
+def standard(embedded_cache: Path) -> tuple[TrainingSet, Collection]:
     """The real defaults, read once."""
-    cache = cache_of_all
-    return embedded.embedded_training_set(cache=cache), embedded.embedded_collection(cache)
+    return embedded.embedded_training_set(cache=embedded_cache), embedded.embedded_collection(embedded_cache)
 
 
 def module_of(id: str) -> str:
@@ -214,8 +208,8 @@ def test_every_query_has_its_one_document(standard: tuple[TrainingSet, Collectio
 
 
 def test_smaller_collections_are_parts_of_larger_ones(
-    standard: tuple[TrainingSet, Collection], cache_of_all: Path
+    standard: tuple[TrainingSet, Collection], embedded_cache: Path
 ) -> None:
-    small = embedded.embedded_collection(cache_of_all, documents=100, validation_queries=5, test_queries=7)
+    small = embedded.embedded_collection(embedded_cache, documents=100, validation_queries=5, test_queries=7)
     assert small.documents.items() <= standard[1].documents.items()
     assert [len(part) for part in embedded.embedded_query_split(small)] == [5, 7]

@@ -175,8 +175,8 @@ def test_every_function_meets_each_grade_that_there_is() -> None:
     assert graded(FUNCTIONS) == pairs
 
 
-def test_embedded_pairs_share_no_module_between_splits(tmp_path) -> None:
-    sets = pair_sets(PairData(), tmp_path)
+def test_embedded_pairs_share_no_module_between_splits(embedded_cache) -> None:
+    sets = pair_sets(PairData(), embedded_cache)
     assert len(sets["train"].pairs) > 5_000
     assert len(sets["validation"].pairs) == embedded_pairs.VALIDATION_PAIRS
     assert len(sets["test"].pairs) == embedded_pairs.TEST_PAIRS
@@ -185,4 +185,4 @@ def test_embedded_pairs_share_no_module_between_splits(tmp_path) -> None:
     assert not codes["validation"] & codes["test"]
     for part in sets.values():
         assert set(labels(part)) == {0.0, 1.0, 2.0, 3.0, 4.0}
-    assert pair_sets(PairData(), tmp_path)["test"].identity == sets["test"].identity
+    assert pair_sets(PairData(), embedded_cache)["test"].identity == sets["test"].identity

@@ -94,10 +94,9 @@ def test_a_data_set(tmp_path, hub_cache):
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-    """The cache, and the embedded texts read through it from the sources."""
-    cache = tmp_path_factory.mktemp("cache")
-    return cache, text_set(TextData(), cache)
+def installed(embedded_cache):
+    """The cache, and the embedded texts read through it."""
+    return embedded_cache, text_set(TextData(), embedded_cache)
 
 
 def test_embedded_texts_are_prose_and_code_without_held_out_modules(installed):
