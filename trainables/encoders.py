@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 
+from trainables.data.cut import cut
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -112,8 +114,9 @@ def longest_input(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
 def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int, device: torch.device) -> Tokens:
     """Cut to `length` tokens, special tokens included, and padded to the longest."""
     encoded = tokenizer(
-        list(texts), truncation=True, max_length=length, padding=True, return_tensors="pt", return_token_type_ids=False
-    )
+        cut(tokenizer, texts, length), truncation=True, max_length=length, padding=True, return_tensors="pt",
+        return_token_type_ids=False,
+    )  # fmt: skip
     return Tokens(
         encoded["input_ids"].to(device, non_blocking=True), encoded["attention_mask"].to(device, non_blocking=True)
     )

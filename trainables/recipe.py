@@ -33,6 +33,10 @@ Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 OpenFraction = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 Split = Literal["validation", "test"]
+StopWords = Literal[
+    "none", "english", "german", "dutch", "french", "spanish", "portuguese", "italian", "russian", "swedish",
+    "norwegian", "chinese", "turkish", "korean", "danish",
+]  # fmt: skip
 
 
 class Section(BaseModel):
@@ -117,6 +121,8 @@ class EvaluationData(Section):
     validation_fraction: OpenFraction = 0.35
     bm25: bool = True
     """Measure BM25 on the same queries for comparison; its index is held in memory."""
+    bm25_stop_words: StopWords = "english"
+    """Words that BM25 leaves out: a list of bm25s, by its language."""
     max_documents: PositiveInt | None = None
     """Keep the judged documents and fill up to this many with others, in the source's order."""
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from trainables.data.cut import cut
 from trainables.data.words import marked_starts, word_starts
 
 if TYPE_CHECKING:
@@ -73,8 +74,9 @@ class Masker:
 
     def encode(self, texts: Sequence[str], max_length: int, device: torch.device) -> MaskableTokens:
         """Cut to `max_length` tokens, special ones included, and padded to the longest."""
+        texts = cut(self.tokenizer, texts, max_length)
         encoded = self.tokenizer(
-            list(texts),
+            texts,
             truncation=True,
             max_length=max_length,
             padding=True,
