@@ -195,7 +195,10 @@ def plan(
     opened = []
     for dataset in suite.datasets:
         say(f"{dataset.name}: reading {dataset.source}")
-        opened.append((dataset, *open_corpus(dataset.source, cache)))
+        corpus, questions = open_corpus(dataset.source, cache)
+        for note in questions.notes:
+            say(note)
+        opened.append((dataset, corpus, questions))
     return [
         Planned(
             number, replicate, dataset,

@@ -176,7 +176,7 @@ class InputCheck:
             self.result()
 
     def result(self) -> dict[str, Any]:
-        """{"facts": ..., "baselines": ...}; ValueError with the refusal."""
+        """{"facts": ..., "baselines": ..., "notes": [...]}; ValueError with the refusal."""
         out, _ = self.process.communicate()
         if self.process.returncode == WRONG and out.strip():
             raise ValueError(out.strip())
@@ -256,6 +256,8 @@ class Session:
             tracking_uri=self.tracking_uri, tags=provenance.tags() | {"command": provenance.command()},
             retry_failed=self.options.retry_failed, checkpoints=self.options.checkpoints,
         )  # fmt: skip
+        for note in inputs["notes"]:
+            display.message(note)
         ray.get(actor.prepared.remote(inputs["facts"], inputs["baselines"]))
         fitting = threading.Thread(target=self._fit, args=(engine,), daemon=True)
         # A signal that came during the start: no trial is handed out any more.

@@ -1,7 +1,7 @@
 """`python -m trainables.check NAME CONFIG`: are these inputs usable? Asked before any trial starts.
 
-Reads the data, measures the baselines and builds the recipe once. Prints {"facts": ..., "baselines": ...}
-as JSON and exits with 0, or prints one sentence and exits with 2.
+Reads the data, measures the baselines and builds the recipe once. Prints {"facts": ..., "baselines": ...,
+"notes": [...]} as JSON and exits with 0, or prints one sentence and exits with 2.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from trainables.data.sources import evaluation_sets, training_set
@@ -21,16 +22,25 @@ def retrieval(train: TrainData, evaluation: EvaluationData, cache: str | None) -
         "data.train.identity": examples.identity,
         "data.train.examples": str(len(examples.examples)),
     }
+    notes = [*examples.notes]
     baselines: dict[str, float] = {}
     for split, part in sets.items():
         facts[f"data.{split}"] = part.collection.name
         facts[f"data.{split}.identity"] = part.collection.identity
         facts[f"data.{split}.documents"] = str(len(part.collection.documents))
         facts[f"data.{split}.queries"] = str(len(part.query_ids))
+        notes += part.collection.notes
         if evaluation.bm25:
-            from trainables.evaluation.bm25 import bm25
+            from trainables.evaluation.bm25 import bm25, settings
 
             prefix = "" if split == "validation" else "test."
-            measured = bm25(part.collection, part.query_ids).values
+            measured = bm25(part.collection, part.query_ids, evaluation.bm25_stop_words).values
+            facts["baseline.bm25"] = settings(evaluation.bm25_stop_words)
             baselines |= {prefix + name: value for name, value in measured.items()}
-    return Prepared(facts, {"bm25": baselines} if baselines else {})
+    return prepared(facts, {"bm25": baselines} if baselines else {}, notes)
+
+
+def prepared(facts: dict[str, str], baselines: dict[str, dict[str, float]], notes: Iterable[str]) -> Prepared:
+    """With each note once, whatever number of splits it comes from, and all of them among the facts."""
+    once = tuple(dict.fromkeys(notes))
+    return Prepared(facts | ({"data.notes": "; ".join(once)} if once else {}), baselines, once)

@@ -210,6 +210,8 @@ class Prepared:
     """Names, sizes and identities of the data, for the record."""
     baselines: dict[str, dict[str, float]]
     """Name of an untrained method, such as `bm25` -> metric (`test.` before those of the test split) -> value."""
+    notes: tuple[str, ...] = ()
+    """What whoever starts the study should know of the inputs, a sentence each: what is empty or was left out."""
 
 
 class Reach(Protocol):

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
+from trainables import inputs
 from trainables.recipe import (
     EvaluationData,
     Fraction,
@@ -182,12 +183,14 @@ def prepare(config: Config) -> Prepared:
 
     cache = Path(config.cache) if config.cache else None
     facts: dict[str, str] = {}
+    notes: list[str] = []
     for split, part in pair_sets(config.data, cache).items():
         facts |= {
             f"data.{split}": part.name,
             f"data.{split}.identity": part.identity,
             f"data.{split}.pairs": str(len(part.pairs)),
         }
+        notes += part.notes
     evaluation = config.retrieval.data()
     if evaluation is not None:
         from trainables.data.sources import evaluation_sets
@@ -198,4 +201,5 @@ def prepare(config: Config) -> Prepared:
                 f"retrieval.{split}.identity": asked.collection.identity,
                 f"retrieval.{split}.queries": str(len(asked.query_ids)),
             }
-    return Prepared(facts, {})
+            notes += asked.collection.notes
+    return inputs.prepared(facts, {}, notes)

@@ -7,14 +7,13 @@ cache, so that only a changed file is read again. An `ir_datasets` id has slices
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import os
 import shutil
 from array import array
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -26,6 +25,9 @@ from trainables.data import assemble, local
 
 STRIDE = 256
 """Documents between two known places of a file; reading from anywhere passes over fewer than this many."""
+
+_INDEX = 2
+"""Format of an index."""
 
 _SAMPLE = 100
 """Documents of an `ir_datasets` id that tell its identity and how long its texts are."""
@@ -63,6 +65,8 @@ class Questions:
 
     queries: dict[str, str]
     qrels: dict[str, dict[str, int]] = field(repr=False)
+    notes: tuple[str, ...] = ()
+    """What was found empty or left out, a sentence each; empty documents of an `ir_datasets` id are not counted."""
 
     @property
     def identity(self) -> str:
@@ -123,14 +127,11 @@ def open_corpus(source: str, cache: Path, qrels_split: str = "test") -> tuple[Co
 
 
 def _open_hub(id: str) -> tuple[HubCorpus, Questions]:
-    from trainables.data.hub import ir_dataset
+    from trainables.data.hub import ir_dataset, queries_of
 
     dataset = ir_dataset(id, ("docs", "queries", "qrels"))
-    queries = {
-        query.query_id: assemble.text(query.default_text(), f"ir_datasets:{id}, query {query.query_id!r}")
-        for query in dataset.queries_iter()
-    }
-    judged = assemble.relevant_rows(id, queries, dataset.qrels_dict())
+    queries, qrels = queries_of(dataset), dataset.qrels_dict()
+    judged = assemble.relevant_rows(id, queries, qrels)
     store = dataset.docs_store()
     present = store.get_many({document for row in judged.values() for document in row})
     sample = [(document.doc_id, document.default_text()) for document in dataset.docs_iter()[:_SAMPLE]]
@@ -142,7 +143,7 @@ def _open_hub(id: str) -> tuple[HubCorpus, Questions]:
         id, id, _digest([dataset.docs_namespace(), size, sample]), size,
         sum(len(text.encode()) for _, text in sample) / len(sample),
     )  # fmt: skip
-    return corpus, _questions(id, queries, judged, present, sample[0][0])
+    return corpus, _questions(id, queries, qrels, judged, present, sample[0][0])
 
 
 def _open_folder(folder: Path, cache: Path, qrels_split: str) -> tuple[FolderCorpus, Questions]:
@@ -150,15 +151,16 @@ def _open_folder(folder: Path, cache: Path, qrels_split: str) -> tuple[FolderCor
     # A resolved path: workers on the same machine have working folders of their own.
     corpus = corpus.resolve()
     queries = dict(local.read_texts(queries_file))
-    judged = assemble.relevant_rows(folder.name, queries, local.read_qrels(qrels_file))
+    qrels = local.read_qrels(qrels_file)
+    judged = assemble.relevant_rows(folder.name, queries, qrels)
     wanted = {document for row in judged.values() for document in row}
     place = cache / "corpora"
     place.mkdir(parents=True, exist_ok=True)
     stamp = corpus.stat()
     file = [str(corpus), stamp.st_size, stamp.st_mtime_ns]
-    if corpus.suffix == ".gz":
+    if corpus.suffix in local.COMPRESSIONS:
         corpus = _decompressed(corpus, place / f"{folder.name}-{_digest(file)[:12]}.jsonl")
-    index_path = place / f"{folder.name}-{_digest([file, sorted(wanted)])[:12]}.json"
+    index_path = place / f"{folder.name}-{_digest([_INDEX, file, sorted(wanted)])[:12]}.json"
     if not index_path.exists():
         aside = index_path.with_suffix(f".{os.getpid()}")
         aside.write_text(json.dumps(_index(corpus, wanted)))
@@ -168,30 +170,39 @@ def _open_folder(folder: Path, cache: Path, qrels_split: str) -> tuple[FolderCor
         folder.name, index["sha256"], index["size"], corpus.stat().st_size / index["size"], corpus,
         tuple(index["offsets"]),
     )  # fmt: skip
-    return found, _questions(folder.name, queries, judged, set(index["present"]), index["first"])
+    present = set(index["present"])
+    return found, _questions(folder.name, queries, qrels, judged, present, index["first"], index["empty"])
 
 
 def _questions(
-    name: str, queries: dict[str, str], judged: dict[str, dict[str, int]], present: Container[str], corpus_id: str
+    name: str,
+    queries: dict[str, str],
+    qrels: Mapping[str, dict[str, int]],
+    judged: dict[str, dict[str, int]],
+    present: Container[str],
+    corpus_id: str,
+    empty: int = 0,
 ) -> Questions:
     kept = assemble.answerable(name, queries, judged, present, corpus_id)
-    return Questions(kept, {query: judged[query] for query in kept})
+    notes = assemble.collection_notes(name, queries, qrels, kept, empty)
+    return Questions(kept, {query: judged[query] for query in kept}, notes)
 
 
 def _index(path: Path, wanted: set[str]) -> dict[str, Any]:
     """One pass over a corpus: every line checked, eight bytes kept for each id."""
     digest, hashes, offsets, present = hashlib.sha256(), array("q"), [], set()
-    offset, first = 0, None
+    offset, empty, first = 0, 0, None
     with path.open("rb") as file:
         for number, raw in enumerate(file, start=1):
             digest.update(raw)
             where = f"{path}, line {number}"
-            row = _decoded(raw, number == 1, where)
+            row = local.decoded(raw, number == 1, where)
             if row.strip():
-                id, _ = local.document(local.json_object(row, where), where)
+                id, body = local.document(local.json_object(row, where), where)
                 if len(hashes) % STRIDE == 0:
                     offsets.append(offset)
                 hashes.append(hash(id))
+                empty += not body.strip()
                 first = id if first is None else first
                 if id in wanted:
                     present.add(id)
@@ -201,7 +212,7 @@ def _index(path: Path, wanted: set[str]) -> dict[str, Any]:
     _refuse_repeated(path, np.frombuffer(hashes, dtype=np.int64))
     return {
         "sha256": digest.hexdigest(), "size": len(hashes), "offsets": offsets, "present": sorted(present),
-        "first": first,
+        "first": first, "empty": empty,
     }  # fmt: skip
 
 
@@ -224,15 +235,8 @@ def _refuse_repeated(path: Path, hashes: np.ndarray) -> None:
 def _lines(file: Any) -> Iterator[str]:
     first = file.tell() == 0
     for raw in file:
-        yield _decoded(raw, first, file.name)
+        yield local.decoded(raw, first, file.name)
         first = False
-
-
-def _decoded(raw: bytes, first: bool, where: str) -> str:
-    try:
-        return raw.decode("utf-8-sig" if first else "utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{where}: not UTF-8 ({error.reason})") from None
 
 
 def _decompressed(source: Path, target: Path) -> Path:
@@ -240,11 +244,11 @@ def _decompressed(source: Path, target: Path) -> Path:
     if not target.exists():
         aside = target.with_suffix(f".{os.getpid()}")
         try:
-            with gzip.open(source, "rb") as packed, aside.open("wb") as file:
+            with local.COMPRESSIONS[source.suffix](source, "rb") as packed, aside.open("wb") as file:
                 shutil.copyfileobj(packed, file)
-        except (EOFError, gzip.BadGzipFile) as error:
+        except local.DAMAGED as error:
             aside.unlink()
-            raise ValueError(f"{source}: not readable as gzip ({error})") from None
+            raise ValueError(f"{source}: not readable as {source.suffix} ({error})") from None
         aside.replace(target)
     return target
 

@@ -34,7 +34,7 @@ def ir_datasets_examples(id: str, data: TrainData, cache: Path | None) -> Traini
     """
     dataset = ir_dataset(id, ("docs", "queries", "docpairs"))
     if cache is None:
-        return assemble.training_set(id, [_example(*row) for row in _pairs(dataset, data.limit)])
+        return assemble.training_set(id, (_example(*row) for row in _pairs(dataset, data.limit)))
     key = hashlib.sha256(f"{id} {data.limit}".encode()).hexdigest()[:16]
     path = cache / "ir_datasets" / f"{key}.jsonl"
     if not path.exists():
@@ -44,7 +44,7 @@ def ir_datasets_examples(id: str, data: TrainData, cache: Path | None) -> Traini
             file.writelines(json.dumps(row) + "\n" for row in _pairs(dataset, data.limit))
         os.replace(aside, path)
     with path.open() as file:
-        return assemble.training_set(id, [_example(*json.loads(line)) for line in file])
+        return assemble.training_set(id, (_example(*json.loads(line)) for line in file))
 
 
 def ir_datasets_collection(id: str, data: EvaluationData) -> Collection:
@@ -55,17 +55,23 @@ def ir_datasets_collection(id: str, data: EvaluationData) -> Collection:
     one of the three.
     """
     dataset = ir_dataset(id, ("docs", "queries", "qrels"))
-    queries = {
-        query.query_id: assemble.text(query.default_text(), f"ir_datasets:{id}, query {query.query_id!r}")
-        for query in dataset.queries_iter()
-    }
 
     def lookup(ids: list[str]) -> Iterator[tuple[str, str]]:
         found = dataset.docs_store().get_many(ids)
         return ((id, found[id].default_text()) for id in ids if id in found)
 
     documents = ((document.doc_id, document.default_text()) for document in dataset.docs_iter())
-    return assemble.collection(id, documents, queries, dataset.qrels_dict(), data.max_documents, lookup)
+    return assemble.collection(id, documents, queries_of(dataset), dataset.qrels_dict(), data.max_documents, lookup)
+
+
+def queries_of(dataset: Any) -> dict[str, str]:
+    """Id -> text of each query, which may be blank."""
+    return {
+        query.query_id: assemble.text(
+            query.default_text(), f"ir_datasets:{dataset.dataset_id()}, query {query.query_id!r}"
+        )
+        for query in dataset.queries_iter()
+    }
 
 
 def datasets_examples(name: str, data: TrainData) -> TrainingSet:
@@ -77,18 +83,20 @@ def datasets_examples(name: str, data: TrainData) -> TrainingSet:
     if data.limit is not None:
         rows = rows.select(range(min(data.limit, len(rows))))
     read = (assemble.example(row, data, f"datasets:{name}, row {number}") for number, row in enumerate(rows))
-    return assemble.training_set(name, list(read))
+    return assemble.training_set(name, read)
 
 
 def datasets_rows(name: str, split: str, streaming: bool = False) -> Any:
-    """A split of `NAME[:CONFIG]` as `datasets` opens it; ValueError as `datasets_examples`.
+    """A split of `NAME[:CONFIG]` as `datasets` opens it, or of a folder that its `save_to_disk` wrote.
 
-    With `streaming` nothing is downloaded before it is read.
+    ValueError as `datasets_examples`. With `streaming` nothing is downloaded before it is read.
     """
     import datasets
 
     builder, _, rest = name.partition(":")
     try:
+        if _saved(Path(name)):
+            return _from_disk(datasets.load_from_disk(name), split, streaming)
         if builder in FILE_BUILDERS:
             if not rest:
                 raise ValueError(f"{builder} needs a file: datasets:{builder}:PATH_OR_URL")
@@ -96,6 +104,23 @@ def datasets_rows(name: str, split: str, streaming: bool = False) -> Any:
         return datasets.load_dataset(builder, rest or None, split=split, streaming=streaming)
     except (ValueError, FileNotFoundError, datasets.exceptions.DatasetsError) as error:
         raise ValueError(f"datasets:{name}, split {split!r}: {error}") from error
+
+
+def has_splits(name: str) -> bool:
+    """Whether data sets called `NAME[:CONFIG]` have splits of their own: a file has none, nor has one saved split."""
+    return name.partition(":")[0] not in FILE_BUILDERS and not (Path(name) / "state.json").is_file()
+
+
+def _saved(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("state.json", "dataset_dict.json"))
+
+
+def _from_disk(saved: Any, split: str, streaming: bool) -> Any:
+    """One split of what was saved: of several by its name, a single one under the name it was saved with."""
+    splits = saved if isinstance(saved, dict) else {split if saved.split is None else str(saved.split): saved}
+    if split not in splits:
+        raise ValueError(f"the folder has the splits {', '.join(splits)}")
+    return splits[split].to_iterable_dataset() if streaming else splits[split]
 
 
 def ir_dataset(id: str, needed: tuple[str, ...]) -> Any:
@@ -136,5 +161,7 @@ def _pairs(dataset: Any, limit: int | None) -> Iterator[tuple[str, ...]]:
             yield (*texts, *ids[1:])
 
 
-def _example(query: str, positive: str, negative: str, positive_id: str, negative_id: str) -> Example:
+def _example(query: str, positive: str, negative: str, positive_id: str, negative_id: str) -> Example | None:
+    if not query.strip() or not positive.strip():
+        return None
     return Example(query, positive, (negative,), positive_id=positive_id, negative_ids=(negative_id,))

@@ -1,10 +1,13 @@
-"""Files and folders: JSONL, JSON and TSV examples; test collections in BEIR layout. All may be gzipped."""
+"""Files and folders: JSONL, JSON and TSV examples; test collections in BEIR layout. All may be compressed."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
-from collections.abc import Iterator
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,9 @@ from trainables.data.types import Collection, TrainingSet
 from trainables.recipe import EvaluationData, TrainData
 
 FORMATS = (".jsonl", ".json", ".tsv")
+COMPRESSIONS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
+"""What reading a compressed file raises where it is cut or no such file; bz2 raises a plain OSError besides."""
 
 _BEIR = "corpus.jsonl (_id, title, text), queries.jsonl (_id, text) and qrels/SPLIT.tsv (query-id, corpus-id, score)"
 
@@ -21,12 +27,14 @@ _BEIR = "corpus.jsonl (_id, title, text), queries.jsonl (_id, text) and qrels/SP
 def read_examples(path: Path, data: TrainData) -> TrainingSet:
     """Examples of a file with the columns that `data` names; see `assemble.example` for their form.
 
-    JSONL has an object per line, JSON one array of objects, TSV a first line with the names of its columns
-    and no quoting; a TSV cell that starts with `[` is a JSON list where a list is expected (scores, several
-    negatives). ValueError names file and line.
+    JSONL has an object per line, JSON one array of objects or an object per line, TSV a first line with the names
+    of its columns and no quoting; a TSV cell that starts with `[` is a JSON list where a list is expected (scores,
+    several negatives). ValueError names file and line.
     """
-    examples = [assemble.example(_cells(row, data, path), data, where) for where, row in islice(rows(path), data.limit)]
-    return assemble.training_set(path.name, examples)
+    found = islice(rows(path), data.limit)
+    return assemble.training_set(
+        path.name, (assemble.example(_cells(row, data, path), data, where) for where, row in found)
+    )
 
 
 def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -38,9 +46,14 @@ def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         )
     if not path.exists():
         raise ValueError(f"no file {path}")
-    suffix = _format(path)
+    suffix = format_of(path)
     if suffix not in FORMATS:
-        raise ValueError(f"{path} ends in {suffix!r}; accepted are {', '.join(FORMATS)}, with or without .gz")
+        builder = {".csv": "csv", ".parquet": "parquet"}.get(suffix)
+        hint = f"; datasets:{builder}:{path} reads it" if builder else ""
+        raise ValueError(
+            f"{path} ends in {suffix!r}; accepted are {', '.join(FORMATS)}, with or without "
+            f"{', '.join(COMPRESSIONS)}{hint}"
+        )
     yield from {".jsonl": jsonl, ".json": _json, ".tsv": _tsv}[suffix](path)
 
 
@@ -64,12 +77,13 @@ def beir_files(folder: Path, qrels_split: str) -> tuple[Path, Path, Path]:
     return corpus, queries, _inside(folder, f"qrels/{qrels_split}.tsv")
 
 
-def _format(path: Path) -> str:
-    return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+def format_of(path: Path) -> str:
+    """What its name ends in, compression aside."""
+    return (path.with_suffix("") if path.suffix in COMPRESSIONS else path).suffix
 
 
 def _inside(folder: Path, name: str) -> Path:
-    for path in (folder / name, folder / f"{name}.gz"):
+    for path in (folder / f"{name}{suffix}" for suffix in ("", *COMPRESSIONS)):
         if path.is_file():
             return path
     near = (folder / name).parent
@@ -87,15 +101,32 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _all_lines(path: Path) -> Iterator[tuple[int, str]]:
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-        number = 0
-        try:
+    number = 0
+    try:
+        with COMPRESSIONS.get(path.suffix, Path.open)(path, "rb") as file:
             for number, raw in enumerate(file, start=1):
-                yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason})") from None
-        except (EOFError, gzip.BadGzipFile) as error:
-            raise ValueError(f"{path}, line {number + 1}: not readable as gzip ({error})") from None
+                yield number, decoded(raw, number == 1, f"{path}, line {number}").rstrip("\r\n")
+    except (*DAMAGED, OSError) as error:
+        kind = {".gz": " as gzip", ".bz2": " as bzip2", ".xz": " as xz"}.get(path.suffix, "")
+        raise ValueError(f"{path}, line {number + 1}: not readable{kind} ({error})") from None
+
+
+def decoded(raw: bytes, first: bool, where: str) -> str:
+    """The text of a line, which is the `first` of a file or a later one; ValueError begins with `where`."""
+    if first and b"\r" in raw.rstrip(b"\r\n") and not raw.endswith(b"\n"):
+        raise ValueError(f"{where}: its lines end in carriage returns alone; needed are line feeds")
+    try:
+        return raw.decode("utf-8-sig" if first else "utf-8")
+    except UnicodeDecodeError as error:
+        kind = next((f"; it is {name}" for start, name in _FOREIGN.items() if first and raw.startswith(start)), "")
+        raise ValueError(f"{where}: not UTF-8 ({error.reason}){kind}") from None
+
+
+_FOREIGN = {
+    b"\xff\xfe": "UTF-16, which is to be converted", b"\xfe\xff": "UTF-16, which is to be converted",
+    b"\x1f\x8b": "gzip, whose name must end in .gz", b"\xfd7zXZ": "xz, whose name must end in .xz",
+}  # fmt: skip
+"""How files begin that are no text."""
 
 
 def jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -115,12 +146,16 @@ def json_object(line: str, where: str) -> dict[str, Any]:
 
 
 def _json(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """One array of objects, or an object per line: JGLUE and others call such files `.json`, so the content decides."""
+    if next((line for _, line in lines(path)), "").lstrip().startswith("{"):
+        yield from jsonl(path)
+        return
     try:
         rows = json.loads("\n".join(line for _, line in _all_lines(path)))
     except json.JSONDecodeError as error:
         raise ValueError(
-            f"{path}, line {error.lineno}: not one JSON array ({error.msg}); "
-            "a file with an object per line is called .jsonl"
+            f"{path}, line {error.lineno}: neither one JSON array nor an object per line "
+            f"({error.msg} at column {error.colno})"
         ) from None
     if not isinstance(rows, list):
         raise ValueError(f"{path}: holds {type(rows).__name__}, expected an array of objects")
@@ -137,6 +172,9 @@ def _object(row: Any, where: str) -> dict[str, Any]:
 def _tsv(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     numbered = lines(path)
     names = next(numbered, (0, ""))[1].split("\t")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{path}, line 1: two columns are called {twice!r}")
     for number, line in numbered:
         cells = line.split("\t")
         if len(cells) != len(names):
@@ -149,7 +187,7 @@ def _tsv(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _cells(row: dict[str, Any], data: TrainData, path: Path) -> dict[str, Any]:
     """A TSV row with its JSON lists read; rows of other formats as they are."""
-    if _format(path) != ".tsv":
+    if format_of(path) != ".tsv":
         return row
     lists = {}
     for name in (data.negatives, data.scores):
@@ -163,7 +201,7 @@ def _cells(row: dict[str, Any], data: TrainData, path: Path) -> dict[str, Any]:
 
 
 def read_texts(path: Path) -> Iterator[tuple[str, str]]:
-    """(id, title and text) of each line."""
+    """(id, title and text) of each line; either may be blank."""
     seen = set()
     for where, row in jsonl(path):
         id, body = document(row, where)
@@ -174,29 +212,54 @@ def read_texts(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def document(row: dict[str, Any], where: str) -> tuple[str, str]:
-    """(id, title and text) of a line of `corpus.jsonl` or `queries.jsonl`; ValueError begins with `where`."""
+    """(id, title and text) of a line of `corpus.jsonl` or `queries.jsonl`; ValueError begins with `where`.
+
+    The text may be null or blank: some published documents are nothing but a title, and some are empty.
+    """
     for name in ("_id", "text"):
-        if row.get(name) is None:
+        if name not in row:
             raise ValueError(f"{where}: no column {name!r}; found are: {', '.join(row)}")
-    id = row["_id"] if isinstance(row["_id"], str) else json.dumps(row["_id"])
-    title, body = row.get("title") or "", row["text"]
-    return id, assemble.text(f"{title} {body}".strip() if title else body, f"{where}: text of {id!r}")
+    id = row["_id"]
+    if isinstance(id, bool) or not isinstance(id, (str, int)):
+        raise ValueError(f"{where}: _id is {id!r:.80}, not a text or a whole number")
+    id = assemble.text(str(id), f"{where}: _id")
+    title, body = (
+        assemble.text("" if part is None else part, f"{where}: {name} of {id!r}")
+        for name, part in (("title", row.get("title")), ("text", row["text"]))
+    )
+    return id, f"{title} {body}".strip() if title else body
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, int]]:
-    """Judgements of a BEIR qrels file; its first line may name the columns."""
+    """Judgements of a BEIR qrels file, whose first line may name the columns, or of one as trec_eval reads them.
+
+    TREC's lines have four columns, the second of which says nothing, with any white space between.
+    """
     qrels: dict[str, dict[str, int]] = {}
     for number, line in lines(path):
         cells = line.split("\t")
-        try:
-            query, document, grade = cells[0], cells[1], int(cells[2])
-            if len(cells) != 3:
-                raise ValueError
-        except (IndexError, ValueError):
+        if len(cells) not in (3, 4):
+            cells = line.split()
+        if len(cells) == 4:
+            del cells[1]
+        grade = _grade(cells[2]) if len(cells) == 3 else None
+        if grade is None:
             if number == 1 and len(cells) == 3:
                 continue
             raise ValueError(
                 f"{path}, line {number}: {line!r:.80} is not query-id, corpus-id and a whole number with tabs between"
-            ) from None
-        qrels.setdefault(query, {})[document] = grade
+            )
+        before = qrels.setdefault(cells[0], {}).setdefault(cells[1], grade)
+        if before != grade:
+            judged = f"{cells[1]!r} is judged {grade} for {cells[0]!r}, and was judged {before} before"
+            raise ValueError(f"{path}, line {number}: {judged}")
     return qrels
+
+
+def _grade(cell: str) -> int | None:
+    """The whole number in a cell, `1` or `1.0`; None where there is none."""
+    try:
+        number = float(cell)
+    except ValueError:
+        return None
+    return int(number) if number.is_integer() else None

@@ -40,6 +40,8 @@ class PairSet:
     name: str
     identity: str
     pairs: list[GradedPair] = field(repr=False)
+    notes: tuple[str, ...] = ()
+    """What was left out, a sentence each."""
 
 
 def pair_sets(data: PairData, cache: Path | None = None) -> dict[Role, PairSet]:
@@ -58,7 +60,9 @@ def pair_sets(data: PairData, cache: Path | None = None) -> dict[Role, PairSet]:
 def _read(role: Role, data: PairData) -> PairSet:
     source = getattr(data, role)
     if source is None and data.train.startswith("datasets:"):
-        source = data.train
+        from trainables.data.hub import has_splits
+
+        source = data.train if has_splits(data.train.removeprefix("datasets:")) else None
     if source is None:
         raise ValueError(
             f"data.{role} is not given, and {data.train!r} has no such split of its own; accepted are {ACCEPTED}"
@@ -76,7 +80,7 @@ def _read(role: Role, data: PairData) -> PairSet:
     elif colon and kind == "stsb":
         found = (_pair(row, data, where, n) for n, (where, row) in enumerate(_stsb(_file(role, rest), data)))
     else:
-        found = (_pair(row, data, where, n) for n, (where, row) in enumerate(_rows(_file(role, source))))
+        found = (_pair(row, data, where, n) for n, (where, row) in enumerate(local.rows(_file(role, source))))
     return _checked(source, found, data)
 
 
@@ -85,12 +89,6 @@ def _file(role: Role, source: str) -> Path:
     if not path.exists():
         raise ValueError(f"data.{role}: no file {source}; accepted are {ACCEPTED}")
     return path
-
-
-def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Rows of a file. JGLUE calls files `.json` that hold an object per line, so the content decides there."""
-    first = next((line for _, line in local.lines(path)), "") if path.suffix == ".json" else ""
-    return local.jsonl(path) if first.lstrip().startswith("{") else local.rows(path)
 
 
 def _stsb(path: Path, data: PairData) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -102,12 +100,16 @@ def _stsb(path: Path, data: PairData) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{path}, line {number}", {data.label: cells[4], data.sentence1: cells[5], data.sentence2: cells[6]}
 
 
-def _pair(row: Mapping[str, Any], data: PairData, where: str, number: int) -> GradedPair:
+def _pair(row: Mapping[str, Any], data: PairData, where: str, number: int) -> GradedPair | None:
+    """The pair in one row; None where a sentence is null or blank."""
     for key in ("sentence1", "sentence2", "label"):
-        if row.get(getattr(data, key)) is None:
-            found = ", ".join(name for name in row if row[name] is not None)
-            raise ValueError(f"{where}: no column {getattr(data, key)!r} (data.{key}); found are: {found}")
-    first, second = (assemble.text(row[name], f"{where}: column {name!r}") for name in (data.sentence1, data.sentence2))
+        if getattr(data, key) not in row:
+            raise assemble.no_column(row, getattr(data, key), f"data.{key}", where)
+    first, second = (
+        assemble.optional(row[name], f"{where}: column {name!r}") for name in (data.sentence1, data.sentence2)
+    )
+    if not first.strip() or not second.strip():
+        return None
     return GradedPair(str(number), first, second, _label(row[data.label], data, f"{where}: column {data.label!r}"))
 
 
@@ -122,10 +124,14 @@ def _label(value: Any, data: PairData, where: str) -> float:
     return label
 
 
-def _checked(name: str, found: Iterable[GradedPair], data: PairData) -> PairSet:
-    pairs = list(found)
+def _checked(name: str, found: Iterable[GradedPair | None], data: PairData) -> PairSet:
+    rows = list(found)
+    pairs = [pair for pair in rows if pair is not None]
+    left_out = len(rows) - len(pairs)
     if not pairs:
-        raise ValueError(f"{name}: no pairs")
+        blank = f"; {assemble.counted(left_out, 'row')} without one of the sentences" if left_out else ""
+        raise ValueError(f"{name}: no pairs{blank}")
+    notes = [f"{name}: {assemble.counted(left_out, 'pair')} of {len(rows):,} left out, without one of the sentences"]
     for pair in (min(pairs, key=lambda p: p.label), max(pairs, key=lambda p: p.label)):
         _label(pair.label, data, f"{name}: the label of pair {pair.id!r}")
     if len({pair.label for pair in pairs}) == 1:
@@ -133,4 +139,4 @@ def _checked(name: str, found: Iterable[GradedPair], data: PairData) -> PairSet:
     digest = hashlib.sha256()
     for pair in pairs:
         digest.update(json.dumps([pair.id, pair.first, pair.second, pair.label]).encode() + b"\n")
-    return PairSet(name, digest.hexdigest(), pairs)
+    return PairSet(name, digest.hexdigest(), pairs, tuple(notes) if left_out else ())

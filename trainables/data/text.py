@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from trainables.data import local
+from trainables.data import assemble, local
 from trainables.data.order import indices
 from trainables.data.packing import pack
 from trainables.data.sources import source_kind
@@ -43,6 +43,11 @@ class TextSet(Protocol):
         """Number of texts; None for a stream."""
         ...
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was left out while reading, a sentence each; a stream has not been read."""
+        ...
+
     def texts(self, step: int, batch_size: int, seed: int) -> list[str]:
         """The global batch of `step` (from 0)."""
         ...
@@ -59,6 +64,8 @@ class HeldTexts:
     name: str
     identity: str
     held: list[str] = field(repr=False)
+    notes: tuple[str, ...] = ()
+    """What was left out, a sentence each."""
 
     @property
     def size(self) -> int:
@@ -83,6 +90,7 @@ class StreamedTexts:
     """
 
     size = None
+    notes: tuple[str, ...] = ()
 
     def __init__(self, name: str, identity: str, read: Callable[[], Iterator[str]]) -> None:
         """`read` begins at the first text, the same ones in the same order each time."""
@@ -143,17 +151,28 @@ def text_set(data: TextData, cache: Path | None = None) -> TextSet:
 
 
 def _held(name: str, texts: Iterable[str], data: TextData) -> HeldTexts:
-    held = list(islice(texts, data.limit))
+    held: list[str] = []
+    blank = 0
+    for text in texts:
+        if text.strip():
+            held.append(text)
+        else:
+            blank += 1
+        if len(held) == data.limit:
+            break
     if not held:
         raise ValueError(f"{data.source}: no texts; it is empty or holds nothing but white space")
-    return HeldTexts(name, _sha256(held), held)
+    notes = [f"{name}: {assemble.counted(blank, 'text')} left out, nothing but white space"] if blank else []
+    return HeldTexts(name, _sha256(held), held, tuple(notes))
 
 
 def _of_file(path: Path, data: TextData) -> Iterator[str]:
-    name = path.name.removesuffix(".gz")
-    if path.is_file() and not name.endswith(FORMATS):
-        raise ValueError(f"{path}: accepted are files called {', '.join(FORMATS)}, with or without .gz")
-    return _paragraphs(path) if path.is_file() and name.endswith(".txt") else _column(local.rows(path), data)
+    kind = local.format_of(path)
+    if path.is_file() and kind not in FORMATS:
+        raise ValueError(
+            f"{path}: accepted are files called {', '.join(FORMATS)}, with or without {', '.join(local.COMPRESSIONS)}"
+        )
+    return _paragraphs(path) if path.is_file() and kind == ".txt" else _column(local.rows(path), data)
 
 
 def _paragraphs(path: Path) -> Iterator[str]:
@@ -171,18 +190,11 @@ def _paragraphs(path: Path) -> Iterator[str]:
 
 
 def _column(rows: Iterable[tuple[str, Mapping[str, Any]]], data: TextData) -> Iterator[str]:
+    """The texts, blank ones and null among them."""
     for where, row in rows:
         if data.text not in row:
-            raise ValueError(f"{where}: no column {data.text!r} (for text); found are: {', '.join(row)}")
-        value = row[data.text]
-        if not isinstance(value, str):
-            raise ValueError(f"{where}: column {data.text!r} is {value!r:.80}, not a text")
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(f"{where}: column {data.text!r} is no valid Unicode ({error.reason})") from None
-        if value.strip():
-            yield value
+            raise assemble.no_column(row, data.text, "text", where)
+        yield assemble.optional(row[data.text], f"{where}: column {data.text!r}")
 
 
 def _datasets(name: str, data: TextData) -> TextSet:
@@ -191,15 +203,19 @@ def _datasets(name: str, data: TextData) -> TextSet:
     def read() -> Iterator[str]:
         rows = datasets_rows(name, data.split, data.streaming)
         numbered = ((f"datasets:{name}, row {number}", row) for number, row in enumerate(rows))
-        return islice(_column(numbered, data), data.limit)
+        return _column(numbered, data)
 
     if not data.streaming:
         return _held(name, read(), data)
-    first = list(islice(read(), _IDENTIFYING))
+
+    def stream() -> Iterator[str]:
+        return islice(filter(str.strip, read()), data.limit)
+
+    first = list(islice(stream(), _IDENTIFYING))
     if not first:
         raise ValueError(f"{data.source}, split {data.split!r}: no texts")
     settings = [data.source, data.split, data.text, str(data.limit)]
-    return StreamedTexts(name, _sha256([*settings, *first]), read)
+    return StreamedTexts(name, _sha256([*settings, *first]), stream)
 
 
 def _suggest(source: str) -> None:

@@ -32,12 +32,15 @@ class Collection:
     documents: dict[str, str]
     queries: dict[str, str]
     qrels: dict[str, dict[str, int]] = field(repr=False)
+    notes: tuple[str, ...] = ()
+    """What was found empty or left out while reading, a sentence each."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSet:
-    """Examples that stay in memory; `identity` as in `Collection`."""
+    """Examples that stay in memory; `identity` and `notes` as in `Collection`."""
 
     name: str
     identity: str
     examples: list[Example] = field(repr=False)
+    notes: tuple[str, ...] = ()

@@ -43,7 +43,8 @@ def tokens(text: str) -> list[str]:
 def bm25(collection: Collection, query_ids: Sequence[str], stop_words: StopWords = "english") -> Evaluation:
     """`metrics.METRICS` of BM25 on the given queries (Robertson & Zaragoza 2009; Lucene's form and defaults).
 
-    `stop_words` names one of the library's lists. Documents without a word of the query are not results. Equal scores are ordered as the documents are.
+    `stop_words` names one of the library's lists. Documents without a word of the query are not results. Equal
+    scores are ordered as the documents are.
     """
     import bm25s
     from bm25s.tokenization import Tokenizer

@@ -141,10 +141,11 @@ class Config(TrainerConfig):
 
 def prepare(config: Config) -> Prepared:
     """See `trainables.recipe`."""
-    prepared = inputs.retrieval(config.train, config.evaluation, config.cache)
+    found = inputs.retrieval(config.train, config.evaluation, config.cache)
     if config.pretraining.objective == "none":
-        return prepared
+        return found
     from trainables.data.text import text_set
 
     text = text_set(config.pretraining.text, Path(config.cache) if config.cache else None)
-    return Prepared(prepared.facts | {"data.text": text.name, "data.text.identity": text.identity}, prepared.baselines)
+    facts = found.facts | {"data.text": text.name, "data.text.identity": text.identity}
+    return inputs.prepared(facts, found.baselines, (*found.notes, *text.notes))
