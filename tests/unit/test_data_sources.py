@@ -1,12 +1,19 @@
 """Every form of local data, and every way in which it can be wrong."""
 
+import bz2
+import codecs
 import gzip
 import json
+import lzma
 
+import numpy as np
 import pytest
 
+from trainables import inputs
+from trainables.data.corpora import open_corpus
 from trainables.data.sources import evaluation_sets, split_queries, training_set
 from trainables.data.types import Example
+from trainables.evaluation.bm25 import bm25
 from trainables.recipe import EvaluationData, TrainData
 
 
@@ -110,13 +117,14 @@ GOOD = '{"query": "q", "positive": "p"}\n'
             r"line 1: no column 'positive'.*found are: query, answer",
         ),
         ("a.jsonl", GOOD, {"negatives": "hard"}, "line 1: no column 'hard' .*found are: query, positive"),
-        ("a.jsonl", GOOD + '{"query": " ", "positive": "p"}', {}, "line 2: column 'query' is empty"),
+        ("a.jsonl", '{"query": " ", "positive": "p"}', {}, r"a\.jsonl: no examples; 1 row without a query or"),
+        ("a.jsonl", '{"query": "half \\ud83d", "positive": "p"}', {}, "'query' is no valid Unicode: .* at character 6"),
         ("a.jsonl", '{"query": 3, "positive": "p"}', {}, "line 1: column 'query' is 3, not a text"),
         (
             "a.jsonl",
-            '{"query": "q", "positive": "p", "negatives": ["n", ""]}',
+            '{"query": "q", "positive": "p", "negatives": ["n", null]}',
             {},
-            "column 'negatives' is empty",
+            "column 'negatives' is None, not a text",
         ),
         (
             "a.jsonl",
@@ -137,12 +145,20 @@ GOOD = '{"query": "q", "positive": "p"}\n'
             "'scores' is .*expected 1 finite",
         ),
         ("a.jsonl", "", {}, r"a\.jsonl: no examples"),
-        ("a.json", GOOD * 2, {}, r"a\.json, line 2: not one JSON array.*called \.jsonl"),
-        ("a.json", "{}", {}, "expected an array of objects"),
+        ("a.json", "[1", {}, r"a\.json, line 1: neither one JSON array nor an object per line"),
+        ("a.json", '"text"', {}, "expected an array of objects"),
+        ("a.json", '{\n"query": "q"}', {}, r"a\.json, line 1: not JSON"),
+        ("a.tsv", "query\tpositive\tquery\na\tb\tc\n", {}, "line 1: two columns are called 'query'"),
+        ("a.tsv", "query\tpositive\ra\tb\r", {}, "line 1: its lines end in carriage returns alone"),
         ("a.tsv", "query\tpositive\na\tb\nc\n", {}, r"a\.tsv, line 3: 1 columns, but the first line names 2"),
         ("a.tsv", "what\tpositive\na\tb\n", {}, "line 2: no column 'query' .*found are: what, positive"),
         ("a.tsv", "query\tpositive\tscores\na\tb\t[1\n", {}, r"'scores' is '\[1'; expected 1 finite"),
-        ("a.csv", "query,positive\n", {}, r"ends in '\.csv'; accepted are \.jsonl, \.json, \.tsv"),
+        (
+            "a.csv",
+            "query,positive\n",
+            {},
+            r"ends in '\.csv'; accepted are \.jsonl.*; datasets:csv:/.*a\.csv reads it",
+        ),
     ],
 )
 def test_wrong_files_are_refused_by_line(tmp_path, name, body, columns, message):
@@ -188,6 +204,54 @@ def test_a_folder_is_no_training_file(tmp_path):
         train(tmp_path)
 
 
+def test_rows_without_a_query_or_a_positive_are_left_out_and_counted(tmp_path):
+    rows = [
+        {"query": "q", "positive": "p", "negatives": ["n", " "]}, {"query": " ", "positive": "p"},
+        {"query": "q", "positive": None}, {"query": "q2", "positive": "p2"},
+    ]  # fmt: skip
+    found = train(jsonl(tmp_path / "a.jsonl", *rows))
+    assert found.examples == [Example("q", "p", ("n", " ")), Example("q2", "p2")]
+    assert found.notes == (
+        "a.jsonl: 2 rows of 4 left out, without a query or a positive",
+        "a.jsonl: 1 negative without any text",
+    )
+    assert train(jsonl(tmp_path / "b.jsonl", rows[3])).notes == ()
+
+
+def test_negatives_in_columns_with_numbers(tmp_path):
+    row = {"query": "q", "positive": "p", "negative_2": "b", "negative_10": "c", "negative_1": "a", "negative_3": None}
+    assert train(jsonl(tmp_path / "a.jsonl", row)).examples == [Example("q", "p", ("a", "b", "c"))]
+    scored = row | {"scores": [4, 3, 2, 1]}
+    assert train(jsonl(tmp_path / "b.jsonl", scored)).examples[0].scores == (4.0, 3.0, 2.0, 1.0)
+    assert train(
+        write(tmp_path / "c.tsv", "query\tpositive\thard1\thard2\nq\tp\ta\t\n"), negatives="hard"
+    ).examples == [Example("q", "p", ("a",))]
+    triplet = {"query": "q", "positive": "p", "negative": "n", "negated": "x"}
+    assert train(jsonl(tmp_path / "d.jsonl", triplet)).examples == [Example("q", "p", ("n",))]
+
+
+def test_json_with_an_object_per_line(tmp_path):
+    assert train(write(tmp_path / "a.json", GOOD * 2)).examples == [Example("q", "p")] * 2
+
+
+@pytest.mark.parametrize(("suffix", "module"), [(".bz2", bz2), (".xz", lzma)])
+def test_other_compressions(tmp_path, suffix, module):
+    (tmp_path / f"a.jsonl{suffix}").write_bytes(module.compress(GOOD.encode()))
+    assert train(tmp_path / f"a.jsonl{suffix}").examples == [Example("q", "p")]
+    (tmp_path / f"b.jsonl{suffix}").write_bytes(module.compress(GOOD.encode() * 500)[:-8])
+    (tmp_path / f"c.jsonl{suffix}").write_bytes(GOOD.encode())
+    for name in "bc":
+        with pytest.raises(ValueError, match=rf"{name}\.jsonl{suffix}, line \d+: not readable as"):
+            train(tmp_path / f"{name}.jsonl{suffix}")
+
+
+@pytest.mark.parametrize(("start", "kind"), [(codecs.BOM_UTF16_LE, "UTF-16"), (b"\x1f\x8b", "gzip, whose name must")])
+def test_files_of_another_kind_are_named(tmp_path, start, kind):
+    (tmp_path / "a.jsonl").write_bytes(start + GOOD.encode())
+    with pytest.raises(ValueError, match=rf"line 1: not UTF-8 .*; it is {kind}"):
+        train(tmp_path / "a.jsonl")
+
+
 # --- test collections ----------------------------------------------------------------------------------
 
 
@@ -220,6 +284,78 @@ def test_queries_without_a_relevant_document_are_left_out(tmp_path):
     collection = evaluation(folder)["test"].collection
     assert list(collection.queries) == [f"q{i}" for i in range(3, 20)]
     assert list(collection.qrels) == list(collection.queries)
+
+
+def test_empty_documents_and_blank_queries_nobody_judged_are_kept_and_counted(tmp_path):
+    folder = beir(tmp_path / "c")
+    rows = [
+        {"_id": "d30", "title": "T", "text": None},
+        {"_id": "d31", "text": ""},
+        {"_id": 32, "title": None, "text": " "},
+    ]
+    body = (folder / "corpus.jsonl").read_text().splitlines()[:30] + [json.dumps(row) for row in rows]
+    write(folder / "corpus.jsonl", "\n".join(body))
+    with (folder / "queries.jsonl").open("a") as file:
+        file.write('{"_id": "blank", "text": ""}\n{"_id": "null", "text": null}\n')
+    found = evaluation(folder)["test"].collection
+    assert [found.documents[id] for id in ("d30", "d31", "32")] == ["T", "", " "]
+    assert len(found.queries) == 20
+    assert found.notes == ("c: 2 documents without any text, searched like the others",)
+    corpus, questions = open_corpus(str(folder), tmp_path / "cache")
+    assert dict(corpus.documents(0, 99)) == found.documents
+    assert questions.notes == found.notes
+    assert np.isfinite(list(bm25(found, list(found.queries)).values.values())).all()
+
+
+def test_judged_queries_that_are_not_asked_are_counted(tmp_path):
+    folder = beir(tmp_path / "c", queries=4)
+    missing = "".join(f"q{i}\tnowhere{i}\t1\n" for i in range(20, 23))
+    with (folder / "queries.jsonl").open("a") as file:
+        file.writelines(f'{{"_id": "q{i}", "text": "ask"}}\n' for i in range(20, 30))
+    with (folder / "qrels/test.tsv").open("a") as file:
+        file.write(missing + "q25\td1\t0\nq26\td2\t-1\nq99\td3\t1\n")
+    found = evaluation(folder, validation_fraction=0.5)["test"].collection
+    assert list(found.queries) == ["q0", "q1", "q2", "q3"]
+    assert found.notes == (
+        "c: 3 of 10 judged queries left out: no document that is judged relevant to them is in the collection",
+        "c: 2 of 10 judged queries left out: no document is judged relevant to them",
+        "c: 1 of 10 judged queries left out: the qrels name them, and there is no such query",
+    )
+    assert open_corpus(str(folder), tmp_path / "cache")[1].notes == found.notes
+
+
+def test_of_several_judgements_the_last_counts_and_is_told(tmp_path):
+    folder = beir(tmp_path / "c")
+    with (folder / "qrels/test.tsv").open("a") as file:
+        file.write("q0\td0\t1\nq1\td1\t2\n")
+    found = evaluation(folder)["test"].collection
+    assert (found.qrels["q0"], found.qrels["q1"]) == ({"d0": 1}, {"d1": 2})
+    assert found.notes == (f"{folder}/qrels/test.tsv: 1 judgement changed by a later line; the last one counts",)
+
+
+def test_judgements_as_trec_eval_reads_them_and_grades_with_a_point(tmp_path):
+    folder = beir(tmp_path / "c")
+    expected = evaluation(folder)["test"].collection
+    for separator in ("\t", " "):
+        rows = "".join(separator.join((f"q{i}", "0", f"d{i}", "1")) + "\n" for i in range(20))
+        write(folder / "qrels/test.tsv", rows)
+        assert evaluation(folder)["test"].collection == expected
+    write(folder / "qrels/test.tsv", "".join(f"q{i}\td{i}\t1.0\n" for i in range(20)))
+    assert evaluation(folder)["test"].collection == expected
+
+
+def test_notes_are_told_once_and_recorded(tmp_path):
+    folder = beir(tmp_path / "c")
+    with (folder / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "empty", "text": ""}\n')
+    pairs = jsonl(tmp_path / "a.jsonl", {"query": "q", "positive": "p"}, {"query": "q", "positive": ""})
+    prepared = inputs.retrieval(TrainData(source=str(pairs)), EvaluationData(source=str(folder)), None)
+    assert prepared.notes == (
+        "a.jsonl: 1 row of 2 left out, without a query or a positive",
+        "c: 1 document without any text, searched like the others",
+    )
+    assert prepared.facts["data.notes"] == "; ".join(prepared.notes)
+    assert "stop words: english; stemming: none" in prepared.facts["baseline.bm25"]
 
 
 def test_a_query_stays_on_its_side_when_others_come_and_go():
@@ -282,8 +418,8 @@ def test_the_identity_tells_texts_ids_and_judgements(tmp_path, change):
         ("corpus.jsonl", '{"id": "d0", "text": "a"}\n', "line 1: no column '_id'"),
         (
             "corpus.jsonl",
-            '{"_id": "d0", "text": "a"}\n{"_id": "d1", "text": ""}\n',
-            "line 2: text of 'd1' is empty",
+            '{"_id": "d0", "text": "a"}\n{"_id": "d1", "text": 5}\n',
+            "line 2: text of 'd1' is 5, not a text",
         ),
         ("corpus.jsonl", '{"_id": "d0", "text": "a"}\n' * 2, "line 2: _id 'd0' comes a second time"),
         ("corpus.jsonl", "", "no documents"),
@@ -294,9 +430,12 @@ def test_the_identity_tells_texts_ids_and_judgements(tmp_path, change):
         ),
         ("queries.jsonl", '{"_id": "zz", "text": "a"}\n', "none of 1 queries has a relevant document"),
         ("queries.jsonl", '{"_id": "q0", "text": "a"}\n', "none of its 1 queries falls into"),
-        ("qrels/test.tsv", "q0\td0\t1\nq0 d0 1\n", r"test\.tsv, line 2: .* is not query-id, corpus-id"),
+        ("corpus.jsonl", '{"_id": true, "text": "a"}\n', "line 1: _id is True, not a text or a whole number"),
+        ("queries.jsonl", '{"_id": "q0", "text": " "}\n', "query 'q0' is empty, but the qrels name relevant documents"),
+        ("qrels/test.tsv", "q0\td0\t1\nq0 d0\n", r"test\.tsv, line 2: .* is not query-id, corpus-id"),
+        ("qrels/test.tsv", "q0\td0\t1\nq0\td1\t0.5\n", r"test\.tsv, line 2: .* a whole number"),
         ("qrels/test.tsv", "q0\td0\t1\nq0\td0\tyes\n", r"test\.tsv, line 2"),
-        ("qrels/test.tsv", "q0\t0\td0\t1\n", r"test\.tsv, line 1"),
+        ("qrels/test.tsv", "q0\t0\td0\t1\t7\n", r"test\.tsv, line 1"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n", "has a relevant document in the qrels"),
     ],
 )

@@ -13,10 +13,13 @@ ir_datasets = pytest.importorskip("ir_datasets")
 from ir_datasets.formats import TrecQrels, TsvDocPairs, TsvDocs, TsvQueries  # noqa: E402
 from ir_datasets.util import Cache, RequestsDownload  # noqa: E402
 
+from trainables.angle.config import PairData  # noqa: E402
 from trainables.data.corpora import open_corpus  # noqa: E402
+from trainables.data.pairs import pair_sets  # noqa: E402
 from trainables.data.sources import evaluation_sets, training_set  # noqa: E402
+from trainables.data.text import text_set  # noqa: E402
 from trainables.data.types import Example  # noqa: E402
-from trainables.recipe import EvaluationData, TrainData  # noqa: E402
+from trainables.recipe import EvaluationData, TextData, TrainData  # noqa: E402
 
 ROWS = [{"query": f"q{i}", "positive": f"p{i}", "negatives": [f"n{i}"]} for i in range(6)]
 EXAMPLES = [Example(f"q{i}", f"p{i}", (f"n{i}",)) for i in range(6)]
@@ -178,12 +181,34 @@ def test_a_builder_with_a_file(server, hub_cache, where):
     assert train(f"datasets:json:{base}/rows.jsonl", split="anything").examples == EXAMPLES
 
 
+def test_a_folder_that_save_to_disk_wrote(tmp_path, hub_cache):
+    pair = {"sentence1": "a", "sentence2": "b"}
+    one = datasets.Dataset.from_list([row | pair | {"label": place % 2} for place, row in enumerate(ROWS)])
+    one.save_to_disk(tmp_path / "one")
+    datasets.DatasetDict({"train": one, "dev": one.select([0])}).save_to_disk(tmp_path / "several")
+    named = datasets.Dataset.from_list(ROWS, split="dev")
+    named.save_to_disk(tmp_path / "named")
+    assert train(f"datasets:{tmp_path}/one").examples == EXAMPLES
+    assert train(f"datasets:{tmp_path}/several").examples == EXAMPLES
+    assert train(f"datasets:{tmp_path}/several", split="dev").examples == EXAMPLES[:1]
+    assert train(f"datasets:{tmp_path}/named", split="dev").examples == EXAMPLES
+    with pytest.raises(ValueError, match=r"several, split 'test': the folder has the splits train, dev"):
+        train(f"datasets:{tmp_path}/several", split="test")
+    with pytest.raises(ValueError, match=r"named, split 'train': the folder has the splits dev"):
+        train(f"datasets:{tmp_path}/named")
+    with pytest.raises(ValueError, match=r"data.validation is not given, and 'datasets:.*one' has no such split"):
+        pair_sets(PairData(train=f"datasets:{tmp_path}/one"))
+    streamed = text_set(TextData(source=f"datasets:{tmp_path}/several", text="query", streaming=True))
+    assert streamed.texts(0, 3, seed=1) == ["q0", "q1", "q2"]
+
+
 def test_rows_of_a_data_set_are_checked(tmp_path, hub_cache):
     folder = tmp_path / "set"
     folder.mkdir()
     (folder / "train.jsonl").write_text('{"query": "q", "positive": "p"}\n{"query": "q", "positive": ""}\n')
-    with pytest.raises(ValueError, match="row 1: column 'positive' is empty"):
-        train(f"datasets:{folder}")
+    found = train(f"datasets:{folder}")
+    assert found.examples == [Example("q", "p")]
+    assert found.notes == (f"{folder}: 1 row of 2 left out, without a query or a positive",)
     with pytest.raises(ValueError, match=r"row 0: no column 'answer' .*found are: query, positive"):
         train(f"datasets:{folder}", positive="answer")
 

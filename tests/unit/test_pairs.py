@@ -80,9 +80,7 @@ def test_a_datasets_name_brings_its_own_splits(tmp_path) -> None:
         ({"label": math.nan}, r"line 2: column 'label' is nan; accepted is a number"),
         ({"label": "good"}, r"column 'label' is 'good'; accepted is a number"),
         ({"label": True}, r"column 'label' is True; accepted is a number"),
-        ({"label": None}, r"line 2: no column 'label' \(data.label\); found are: sentence1, sentence2"),
-        ({"sentence2": None}, r"no column 'sentence2' \(data.sentence2\); found are: sentence1, label"),
-        ({"sentence1": " "}, r"column 'sentence1' is empty"),
+        ({"label": None}, r"line 2: column 'label' is None; accepted is a number"),
         ({"sentence1": 7}, r"column 'sentence1' is 7, not a text"),
     ],
 )
@@ -90,6 +88,27 @@ def test_a_row_that_cannot_be_used_is_named(tmp_path, row, message) -> None:
     source = jsonl(tmp_path / "pairs.jsonl", [ROWS[0], ROWS[1] | row])
     with pytest.raises(ValueError, match=message):
         pair_sets(all_three(source))
+
+
+def test_a_column_that_is_not_there_is_named(tmp_path) -> None:
+    with pytest.raises(ValueError, match=r"line 1: no column 'score' \(for data.label\); found are: sentence1, sent"):
+        pair_sets(all_three(jsonl(tmp_path / "pairs.jsonl"), label="score"))
+
+
+def test_pairs_without_a_sentence_are_left_out_and_counted(tmp_path) -> None:
+    rows = [*ROWS, ROWS[0] | {"sentence1": " "}, ROWS[0] | {"sentence2": None}]
+    found = pair_sets(all_three(jsonl(tmp_path / "pairs.jsonl", rows)))["train"]
+    assert labels(found) == [5.0, 2.4, 0.0]
+    assert found.notes == (f"{tmp_path}/pairs.jsonl: 2 pairs of 5 left out, without one of the sentences",)
+    only = jsonl(tmp_path / "blank.jsonl", rows[3:])
+    with pytest.raises(ValueError, match="no pairs; 2 rows without one of the sentences"):
+        pair_sets(all_three(only))
+
+
+def test_a_file_has_no_splits_of_its_own(tmp_path) -> None:
+    file = jsonl(tmp_path / "pairs.jsonl")
+    with pytest.raises(ValueError, match=r"data.validation is not given, and 'datasets:json:.*' has no such split"):
+        pair_sets(PairData(train=f"datasets:json:{file}"))
 
 
 def test_a_tsv_label_of_nan_is_no_number(tmp_path) -> None:

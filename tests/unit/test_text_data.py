@@ -72,6 +72,8 @@ def test_another_column_a_limit_and_blank_texts(tmp_path):
     rows = [{"text": "  ", "title": "t0"}, {"text": "1", "title": "t1"}, {"text": "2", "title": "\n"}]
     path = jsonl(tmp_path / "x.jsonl", rows)
     assert in_order(read(path)) == ["1", "2"]
+    assert read(path).notes == ("x.jsonl: 1 text left out, nothing but white space",)
+    assert read(jsonl(tmp_path / "whole.jsonl", ROWS)).notes == ()
     assert in_order(read(path, text="title")) == ["t0", "t1"]
     assert in_order(read(path, limit=1)) == ["1"]
     assert read(path, limit=2).identity == read(path).identity != read(path, limit=1).identity
@@ -136,7 +138,7 @@ def test_embedded_texts_come_from_the_cache_the_second_time(installed, monkeypat
         ("a.jsonl", b'{"text": "fine"}\n{"text": "\xff"}\n', r"a\.jsonl, line 2: not UTF-8"),
         ("a.jsonl", b'{"text": "fine"}\n{"body": "b"}\n', r"line 2: no column 'text' \(for text\); found are: body"),
         ("a.jsonl", b'{"text": 3}\n', "line 1: column 'text' is 3, not a text"),
-        ("a.jsonl", b'{"text": null}\n', "line 1: column 'text' is None, not a text"),
+        ("a.jsonl", b'{"text": null}\n', "nothing but white space"),
         ("a.jsonl", b'{"text": "\\ud800"}\n', "line 1: column 'text' is no valid Unicode"),
         ("a.json", b'[{"text": "a"}, 3]', "entry 2: 3 is not a JSON object"),
         ("a.csv", b"text\na\n", r"a\.csv: accepted are files called \.txt, \.jsonl"),

@@ -131,6 +131,7 @@ def collection(
     qrels: dict[str, dict[str, int]],
     max_documents: int | None = None,
     lookup: Lookup | None = None,
+    notes: tuple[str, ...] = (),
 ) -> Collection:
     """A checked collection that keeps the source's order of documents and queries.
 
@@ -153,7 +154,7 @@ def collection(
     rows = (list(items) for part in (kept, kept_queries) for items in (["part"], *part.items()))
     identity = _sha256([*rows, *([query, sorted(row.items())] for query, row in kept_qrels.items())])
     empty = sum(not body.strip() for body in kept.values())
-    notes = collection_notes(name, queries, qrels, kept_queries, empty)
+    notes += collection_notes(name, queries, qrels, kept_queries, empty)
     return Collection(name, identity, kept, kept_queries, kept_qrels, notes)
 
 

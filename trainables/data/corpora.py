@@ -14,7 +14,7 @@ import shutil
 from array import array
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -151,7 +151,7 @@ def _open_folder(folder: Path, cache: Path, qrels_split: str) -> tuple[FolderCor
     # A resolved path: workers on the same machine have working folders of their own.
     corpus = corpus.resolve()
     queries = dict(local.read_texts(queries_file))
-    qrels = local.read_qrels(qrels_file)
+    qrels, notes = local.read_qrels(qrels_file)
     judged = assemble.relevant_rows(folder.name, queries, qrels)
     wanted = {document for row in judged.values() for document in row}
     place = cache / "corpora"
@@ -171,7 +171,8 @@ def _open_folder(folder: Path, cache: Path, qrels_split: str) -> tuple[FolderCor
         tuple(index["offsets"]),
     )  # fmt: skip
     present = set(index["present"])
-    return found, _questions(folder.name, queries, qrels, judged, present, index["first"], index["empty"])
+    asked = _questions(folder.name, queries, qrels, judged, present, index["first"], index["empty"])
+    return found, replace(asked, notes=notes + asked.notes)
 
 
 def _questions(

@@ -55,9 +55,8 @@ def _last_end(text: str, size: int) -> int | None:
 
 def _decided(tokenizer: PreTrainedTokenizerBase, prefix: str, length: int, margin: int) -> bool:
     """Whether the first `length` tokens of every text that begins with `prefix` are those of `prefix`."""
-    encoding = tokenizer([prefix], add_special_tokens=False, truncation=False, padding=False, verbose=False).encodings[
-        0
-    ]
+    found = tokenizer([prefix], add_special_tokens=False, truncation=False, padding=False, verbose=False)
+    encoding = found.encodings[0]
     if len(encoding) <= length:
         return False
     words = encoding.word_ids

@@ -65,7 +65,8 @@ def read_beir(folder: Path, data: EvaluationData) -> Collection:
     """
     corpus, queries, qrels = beir_files(folder, data.qrels_split)
     asked = dict(read_texts(queries))
-    return assemble.collection(folder.name, read_texts(corpus), asked, read_qrels(qrels), data.max_documents)
+    judgements, notes = read_qrels(qrels)
+    return assemble.collection(folder.name, read_texts(corpus), asked, judgements, data.max_documents, notes=notes)
 
 
 def beir_files(folder: Path, qrels_split: str) -> tuple[Path, Path, Path]:
@@ -230,12 +231,15 @@ def document(row: dict[str, Any], where: str) -> tuple[str, str]:
     return id, f"{title} {body}".strip() if title else body
 
 
-def read_qrels(path: Path) -> dict[str, dict[str, int]]:
-    """Judgements of a BEIR qrels file, whose first line may name the columns, or of one as trec_eval reads them.
+def read_qrels(path: Path) -> tuple[dict[str, dict[str, int]], tuple[str, ...]]:
+    """Judgements of a BEIR qrels file, whose first line may name the columns, or of one as trec_eval reads them;
+    and a sentence on what was judged again.
 
-    TREC's lines have four columns, the second of which says nothing, with any white space between.
+    TREC's lines have four columns, the second of which says nothing, with any white space between. Of several
+    judgements of a document for a query the last counts.
     """
     qrels: dict[str, dict[str, int]] = {}
+    again = 0
     for number, line in lines(path):
         cells = line.split("\t")
         if len(cells) not in (3, 4):
@@ -249,11 +253,12 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
             raise ValueError(
                 f"{path}, line {number}: {line!r:.80} is not query-id, corpus-id and a whole number with tabs between"
             )
-        before = qrels.setdefault(cells[0], {}).setdefault(cells[1], grade)
-        if before != grade:
-            judged = f"{cells[1]!r} is judged {grade} for {cells[0]!r}, and was judged {before} before"
-            raise ValueError(f"{path}, line {number}: {judged}")
-    return qrels
+        row = qrels.setdefault(cells[0], {})
+        again += row.get(cells[1], grade) != grade
+        row[cells[1]] = grade
+    if not again:
+        return qrels, ()
+    return qrels, (f"{path}: {assemble.counted(again, 'judgement')} changed by a later line; the last one counts",)
 
 
 def _grade(cell: str) -> int | None:
