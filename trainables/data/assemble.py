@@ -92,7 +92,7 @@ def _scores(scores: Any, negatives: tuple[str, ...], data: TrainData, where: str
     )
     if not numbers or len(scores) != wanted:
         raise ValueError(
-            f"{where}: column {data.scores!r} is {scores!r}; expected {wanted} finite numbers, "
+            f"{where}: column {data.scores!r} is {scores!r}; expected {counted(wanted, 'finite number')}, "
             "one for the positive and one for each negative"
         )
     return tuple(map(float, scores))

@@ -96,14 +96,19 @@ def datasets_rows(name: str, split: str, streaming: bool = False) -> Any:
     builder, _, rest = name.partition(":")
     try:
         if _saved(Path(name)):
-            return _from_disk(datasets.load_from_disk(name), split, streaming)
+            return _from_disk(name, split, streaming)
         if builder in FILE_BUILDERS:
             if not rest:
                 raise ValueError(f"{builder} needs a file: datasets:{builder}:PATH_OR_URL")
             return datasets.load_dataset(builder, data_files={split: rest}, split=split, streaming=streaming)
         return datasets.load_dataset(builder, rest or None, split=split, streaming=streaming)
-    except (ValueError, FileNotFoundError, datasets.exceptions.DatasetsError) as error:
-        raise ValueError(f"datasets:{name}, split {split!r}: {error}") from error
+    except Exception as error:
+        # A hub or a disk that is away is the machine's matter; all else that the library says is about the source.
+        causes = [error] if error.__cause__ is None else [error, error.__cause__]
+        if any(isinstance(e, (OSError, MemoryError)) and not isinstance(e, FileNotFoundError) for e in causes):
+            raise
+        said = " ".join(": ".join(map(str, causes)).split())
+        raise ValueError(f"datasets:{name}, split {split!r}: {said}") from error
 
 
 def has_splits(name: str) -> bool:
@@ -115,8 +120,14 @@ def _saved(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("state.json", "dataset_dict.json"))
 
 
-def _from_disk(saved: Any, split: str, streaming: bool) -> Any:
+def _from_disk(name: str, split: str, streaming: bool) -> Any:
     """One split of what was saved: of several by its name, a single one under the name it was saved with."""
+    import datasets
+
+    try:
+        saved = datasets.load_from_disk(name)
+    except (FileNotFoundError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"save_to_disk wrote this folder, and it is not whole any more ({error!r})") from None
     splits = saved if isinstance(saved, dict) else {split if saved.split is None else str(saved.split): saved}
     if split not in splits:
         raise ValueError(f"the folder has the splits {', '.join(splits)}")

@@ -114,13 +114,14 @@ def _all_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 def decoded(raw: bytes, first: bool, where: str) -> str:
     """The text of a line, which is the `first` of a file or a later one; ValueError begins with `where`."""
-    if first and b"\r" in raw.rstrip(b"\r\n") and not raw.endswith(b"\n"):
-        raise ValueError(f"{where}: its lines end in carriage returns alone; needed are line feeds")
     try:
-        return raw.decode("utf-8-sig" if first else "utf-8")
+        line = raw.decode("utf-8-sig" if first else "utf-8")
     except UnicodeDecodeError as error:
         kind = next((f"; it is {name}" for start, name in _FOREIGN.items() if first and raw.startswith(start)), "")
         raise ValueError(f"{where}: not UTF-8 ({error.reason}){kind}") from None
+    if first and "\r" in line.rstrip("\r\n") and not line.endswith("\n"):
+        raise ValueError(f"{where}: its lines end in carriage returns alone; needed are line feeds")
+    return line
 
 
 _FOREIGN = {
@@ -143,7 +144,14 @@ def json_object(line: str, where: str) -> dict[str, Any]:
         row = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"{where}: not JSON ({error.msg} at column {error.colno})") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where}: not readable as JSON ({_short(error)})") from None
     return _object(row, where)
+
+
+def _short(error: Exception) -> str:
+    """Why Python's reader gives up on what may well be JSON: numbers of thousands of digits, deep nesting."""
+    return str(error).partition(";")[0].partition(" while ")[0].lower()
 
 
 def _json(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -158,6 +166,8 @@ def _json(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             f"{path}, line {error.lineno}: neither one JSON array nor an object per line "
             f"({error.msg} at column {error.colno})"
         ) from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not readable as JSON ({_short(error)})") from None
     if not isinstance(rows, list):
         raise ValueError(f"{path}: holds {type(rows).__name__}, expected an array of objects")
     for number, row in enumerate(rows, start=1):
