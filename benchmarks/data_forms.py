@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import datasets
+
 from benchmarks.form_cases import REFUSED, SAME, Case, cases
 from trainables.angle.config import PairData
 from trainables.data.corpora import open_corpus
@@ -145,7 +147,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="only say whether the page is up to date")
     options = parser.parse_args()
-    made = table()
+    datasets.disable_progress_bars()
+    with tempfile.TemporaryDirectory() as cache:
+        datasets.config.HF_DATASETS_CACHE = Path(cache)
+        made = table()
     if options.check:
         print("up to date" if made == current() else f"{PAGE} is not up to date: run python -m benchmarks.data_forms")
         return int(made != current())

@@ -17,6 +17,8 @@ import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainables.data.local import COMPRESSIONS
+
 _GENERAL = ("ndcg_at_10", "mrr_at_10", "recall_at_100")
 
 
@@ -114,4 +116,4 @@ def _of_folder(folder: Path) -> Suite:
 
 
 def _has_corpus(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("corpus.jsonl", "corpus.jsonl.gz"))
+    return any((folder / f"corpus.jsonl{suffix}").is_file() for suffix in ("", *COMPRESSIONS))

@@ -18,7 +18,7 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PARTS = [
     "word", "  ", " ", "\n\n", "naïve", "e\u0301", "[MASK]", "[MA", "12345678", "1", "don't", "漢字", "かな。", "हिन्दी",
     "\u200d", "a_b.c", "...", "x" * 120, "\t", "İ", "ﬁ", "🙂", " \u3000", "Zürich", "[CLS] ", "－", "\u0301", "ΣΑΣ",
-    "か",
+    "か", "+/", "....", "aGVs+bG8", "=\u0338",
 ]  # fmt: skip
 CORPUS = ["".join(PARTS), "the quick brown fox don't stop 1234 the word words", "漢字" * 32, "か" * 64] * 20
 """Runs of one character or two give tokens that are long, and that a cut in the run takes apart."""
@@ -119,6 +119,8 @@ LONG = {
     "digits": "7" * 30_000,
     "Han": "漢字かな。" * 20_000,
     "white space": " " * 100_000 + "at last a word",
+    "punctuation": "." * 50_000,
+    "base64": "aGVsbG8+d29ybGQ/" * 5_000,
     "marks": "e" + "\u0301" * 50_000,
 }
 
@@ -132,7 +134,8 @@ def test_long_texts_of_every_kind(tokenizer, text):
 def test_short_texts_and_tokenizers_that_truncate_on_the_left_are_left_alone():
     found = wordpiece()
     assert cut(found, ["a short one", ""], 24) == ["a short one", ""]
-    assert len(cut(found, [LONG["words"]], 24)[0]) < 1_000
+    for kind in ("words", "Han", "base64"):
+        assert len(cut(found, [LONG[kind]], 24)[0]) < 1_000
     found.truncation_side = "left"
     assert cut(found, [LONG["words"]], 24) == [LONG["words"]]
 

@@ -9,7 +9,7 @@ import lzma
 import numpy as np
 import pytest
 
-from trainables import inputs
+from trainables import check, inputs
 from trainables.data.corpora import open_corpus
 from trainables.data.sources import evaluation_sets, split_queries, training_set
 from trainables.data.types import Example
@@ -476,3 +476,16 @@ def test_a_file_is_no_collection(tmp_path):
 def test_embedded_queries_cannot_be_split_otherwise():
     with pytest.raises(ValueError, match=r"validation_fraction is 0\.5, but embedded queries are split by module"):
         evaluation_sets(EvaluationData(validation_fraction=0.5))
+
+
+def test_the_check_of_a_studys_inputs_prints_the_notes(tmp_path, capsys):
+    folder = beir(tmp_path / "c")
+    with (folder / "corpus.jsonl").open("a") as file:
+        file.write('{"_id": "empty", "text": ""}\n')
+    config = {
+        "train": {"source": str(jsonl(tmp_path / "a.jsonl", *({"query": f"q{i}", "positive": "p"} for i in range(8))))},
+        "evaluation": {"source": str(folder)}, "batch_size": 4,
+    }  # fmt: skip
+    assert check.main("splade", json.dumps(config)) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["notes"] == ["c: 1 document without any text, searched like the others"]

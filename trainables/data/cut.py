@@ -3,9 +3,10 @@
 A tokenizer reads the whole of a text, however few tokens of it are wanted: 5 MB take a minute. What it makes of a
 prefix is what it makes of the text up to the last few pre-tokens, the pieces that it splits a text into before it
 looks anything up: a token depends on its own pre-token alone, and where a pre-token ends is seen at the next
-character. So the prefix ends where white space begins, or behind a character of a script without spaces, which no
-rule looks across, and it is taken only if whole pre-tokens, and room for the longest token that was added to the
-vocabulary, lie between the last token that is kept and its end. Otherwise a longer one is tried, then the text.
+character. The exceptions are runs of digits, which some group from their end, runs of white space, and marks, which
+may melt with what is before them. So the prefix ends inside of none of these, and it is taken only if whole
+pre-tokens, and room for the longest token that was added to the vocabulary, lie between the last token that is kept
+and its end. Otherwise a longer one is tried, then the text.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _GROWTH = 8
 _WHOLE = 4
 """A text at most this many times as long as the first prefix is not worth a second look."""
 
-_END = regex.compile(r"\S(?=\s)|[\p{Han}\p{Hiragana}\p{Katakana}](?=[\p{Han}\p{Hiragana}\p{Katakana}])")
+_END = regex.compile(
+    r"\S(?=\s)|[\p{Han}\p{Hiragana}\p{Katakana}](?=[\p{Han}\p{Hiragana}\p{Katakana}])|[\p{P}\p{S}](?=[\p{P}\p{S}\p{L}])"
+)
+"""Where white space begins, between two characters of a script without spaces, behind punctuation and symbols."""
 
 
 def cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int) -> list[str]:
