@@ -298,6 +298,9 @@ def _collections() -> Iterator[Case]:
         files: dict[str, bytes | str | None] = dict.fromkeys(contents)
         files |= {name + suffix: packed.compress(content.encode()) for name, content in contents.items()}  # type: ignore[attr-defined]
         yield case(form, SAME, files)
+        damaged = files | {f"corpus.jsonl{suffix}": packed.compress(_jsonl(DOCUMENTS).encode())[:-9]}  # type: ignore[attr-defined]
+        yield case(f"{form}, cut off", REFUSED, damaged)
+        yield case(f"{form}, called so and is none", REFUSED, files | {f"corpus.jsonl{suffix}": _jsonl(DOCUMENTS)})
     corpus = _jsonl(DOCUMENTS)
     for form, content, expected in (
         ("UTF-8 with a byte order mark", codecs.BOM_UTF8 + corpus.encode(), SAME),

@@ -2,9 +2,12 @@
 
 import bz2
 import codecs
+import errno
 import gzip
 import json
 import lzma
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -176,7 +179,7 @@ def test_bytes_that_are_no_text_are_refused_by_line(tmp_path, name):
 def test_a_cut_gzip_file_is_refused(tmp_path):
     whole = gzip.compress(GOOD.encode() * 500)
     (tmp_path / "a.jsonl.gz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"a\.jsonl\.gz, line \d+: not readable as gzip"):
+    with pytest.raises(ValueError, match=r"a\.jsonl\.gz: not readable as gzip"):
         train(tmp_path / "a.jsonl.gz")
 
 
@@ -241,8 +244,25 @@ def test_other_compressions(tmp_path, suffix, module):
     (tmp_path / f"b.jsonl{suffix}").write_bytes(module.compress(GOOD.encode() * 500)[:-8])
     (tmp_path / f"c.jsonl{suffix}").write_bytes(GOOD.encode())
     for name in "bc":
-        with pytest.raises(ValueError, match=rf"{name}\.jsonl{suffix}, line \d+: not readable as"):
+        with pytest.raises(ValueError, match=rf"{name}\.jsonl{suffix}: not readable as"):
             train(tmp_path / f"{name}.jsonl{suffix}")
+
+
+def test_a_file_that_may_not_be_read_is_named_and_a_machines_fault_is_not_the_files(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.jsonl", GOOD)
+
+    def refused(number):
+        def opened(*_):
+            raise OSError(number, os.strerror(number))
+
+        return opened
+
+    monkeypatch.setattr(Path, "open", refused(errno.EACCES))
+    with pytest.raises(ValueError, match=r"a\.jsonl: not readable \(.*Permission denied"):
+        train(path)
+    monkeypatch.setattr(Path, "open", refused(errno.EIO))
+    with pytest.raises(OSError, match="Input/output error"):
+        train(path)
 
 
 @pytest.mark.parametrize(("start", "kind"), [(codecs.BOM_UTF16_LE, "UTF-16"), (b"\x1f\x8b", "gzip, whose name must")])

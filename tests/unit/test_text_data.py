@@ -141,7 +141,7 @@ def test_embedded_texts_come_from_the_cache_the_second_time(installed, monkeypat
         ("a.jsonl", b'{"text": null}\n', "nothing but white space"),
         ("a.jsonl", b'{"text": "\\ud800"}\n', "line 1: column 'text' is no valid Unicode"),
         ("a.json", b'[{"text": "a"}, 3]', "entry 2: 3 is not a JSON object"),
-        ("a.csv", b"text\na\n", r"a\.csv: accepted are files called \.txt, \.jsonl"),
+        ("a.csv", b"text\na\n", r"a\.csv ends in '\.csv'; accepted are \.txt, \.jsonl.*datasets:csv:"),
     ],
 )
 def test_files_that_are_wrong_are_refused(tmp_path, name, content, message):

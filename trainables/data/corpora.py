@@ -193,7 +193,7 @@ def _index(path: Path, wanted: set[str]) -> dict[str, Any]:
     """One pass over a corpus: every line checked, eight bytes kept for each id."""
     digest, hashes, offsets, present = hashlib.sha256(), array("q"), [], set()
     offset, empty, first = 0, 0, None
-    with path.open("rb") as file:
+    with local.opened(path) as file:
         for number, raw in enumerate(file, start=1):
             digest.update(raw)
             where = f"{path}, line {number}"
@@ -245,11 +245,11 @@ def _decompressed(source: Path, target: Path) -> Path:
     if not target.exists():
         aside = target.with_suffix(f".{os.getpid()}")
         try:
-            with local.COMPRESSIONS[source.suffix](source, "rb") as packed, aside.open("wb") as file:
+            with aside.open("wb") as file, local.opened(source) as packed:
                 shutil.copyfileobj(packed, file)
-        except local.DAMAGED as error:
+        except ValueError:
             aside.unlink()
-            raise ValueError(f"{source}: not readable as {source.suffix} ({error})") from None
+            raise
         aside.replace(target)
     return target
 

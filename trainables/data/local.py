@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import json
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,8 @@ from trainables.recipe import EvaluationData, TrainData
 
 FORMATS = (".jsonl", ".json", ".tsv")
 COMPRESSIONS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
-"""What reading a compressed file raises where it is cut or no such file; bz2 raises a plain OSError besides."""
+_OF_THE_FILE = (None, errno.EACCES, errno.EPERM)
+"""Numbers of an OSError that is about the file, not the machine: compressed files that are none have no number."""
 
 _BEIR = "corpus.jsonl (_id, title, text), queries.jsonl (_id, text) and qrels/SPLIT.tsv (query-id, corpus-id, score)"
 
@@ -39,22 +41,25 @@ def read_examples(path: Path, data: TrainData) -> TrainingSet:
 
 def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """(file and line, row) of a file in one of FORMATS; ValueError as `read_examples`."""
+    check_file(path)
+    yield from {".jsonl": jsonl, ".json": _json, ".tsv": _tsv}[format_of(path)](path)
+
+
+def check_file(path: Path, formats: tuple[str, ...] = FORMATS) -> None:
+    """ValueError unless there is a file that is called as one of `formats`; does not open it."""
+    accepted = f"{', '.join(formats)}, with or without {', '.join(COMPRESSIONS)}"
     if path.is_dir():
         raise ValueError(
-            f"{path} is a folder; expected is a file ({', '.join(FORMATS)}, with or without .gz). "
-            f"A folder that `datasets.load_dataset` opens is given as datasets:{path}"
+            f"{path} is a folder; expected is a file ({accepted}). "
+            f"A folder that `datasets` opens or its `save_to_disk` wrote is given as datasets:{path}"
         )
     if not path.exists():
         raise ValueError(f"no file {path}")
-    suffix = format_of(path)
-    if suffix not in FORMATS:
-        builder = {".csv": "csv", ".parquet": "parquet"}.get(suffix)
+    kind = format_of(path)
+    if kind not in formats:
+        builder = {".csv": "csv", ".parquet": "parquet"}.get(kind)
         hint = f"; datasets:{builder}:{path} reads it" if builder else ""
-        raise ValueError(
-            f"{path} ends in {suffix!r}; accepted are {', '.join(FORMATS)}, with or without "
-            f"{', '.join(COMPRESSIONS)}{hint}"
-        )
-    yield from {".jsonl": jsonl, ".json": _json, ".tsv": _tsv}[suffix](path)
+        raise ValueError(f"{path} ends in {kind!r}; accepted are {accepted}{hint}")
 
 
 def read_beir(folder: Path, data: EvaluationData) -> Collection:
@@ -102,14 +107,22 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _all_lines(path: Path) -> Iterator[tuple[int, str]]:
-    number = 0
+    with opened(path) as file:
+        for number, raw in enumerate(file, start=1):
+            yield number, decoded(raw, number == 1, f"{path}, line {number}").rstrip("\r\n")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """The file's bytes, unpacked; ValueError where it is damaged or may not be read, then or while it is."""
     try:
         with COMPRESSIONS.get(path.suffix, Path.open)(path, "rb") as file:
-            for number, raw in enumerate(file, start=1):
-                yield number, decoded(raw, number == 1, f"{path}, line {number}").rstrip("\r\n")
-    except (*DAMAGED, OSError) as error:
+            yield file
+    except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in _OF_THE_FILE:
+            raise
         kind = {".gz": " as gzip", ".bz2": " as bzip2", ".xz": " as xz"}.get(path.suffix, "")
-        raise ValueError(f"{path}, line {number + 1}: not readable{kind} ({error})") from None
+        raise ValueError(f"{path}: not readable{kind} ({error})") from None
 
 
 def decoded(raw: bytes, first: bool, where: str) -> str:

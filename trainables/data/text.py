@@ -167,12 +167,8 @@ def _held(name: str, texts: Iterable[str], data: TextData) -> HeldTexts:
 
 
 def _of_file(path: Path, data: TextData) -> Iterator[str]:
-    kind = local.format_of(path)
-    if path.is_file() and kind not in FORMATS:
-        raise ValueError(
-            f"{path}: accepted are files called {', '.join(FORMATS)}, with or without {', '.join(local.COMPRESSIONS)}"
-        )
-    return _paragraphs(path) if path.is_file() and kind == ".txt" else _column(local.rows(path), data)
+    local.check_file(path, FORMATS)
+    return _paragraphs(path) if local.format_of(path) == ".txt" else _column(local.rows(path), data)
 
 
 def _paragraphs(path: Path) -> Iterator[str]:
