@@ -19,29 +19,38 @@ from pathlib import Path
 
 from study.journal import Journal
 from trainables import collapse, overrides
+from trainables.history import History
 
 
 def recorded(storage: Path):
-    """(trial number, replicate) -> signals of its steps, in order; and trial number -> logged params."""
-    signals: dict[tuple[int, int], dict[int, dict[str, float]]] = defaultdict(dict)
+    """(trial number, replicate) -> step -> its metrics, in order; and trial number -> logged params."""
+    metrics: dict[tuple[int, int], dict[int, dict[str, float]]] = defaultdict(dict)
     params: dict[int, dict] = {}
     for _, entry in Journal(storage / "journal.jsonl").read():
         if entry["op"] == "trial":
             params[entry["trial"]] = entry["params"]
         elif entry["op"] == "metrics":
             for record in entry["records"]:
-                found = {k.removeprefix("train."): v for k, v in record["metrics"].items() if k.startswith("train.")}
-                if found:
-                    signals[entry["trial"], entry["replicate"]][record["step"]] = found
-    return {key: [steps[s] for s in sorted(steps)] for key, steps in signals.items()}, params
+                # Non-finite metrics are strings in the journal.
+                found = {name: float(value) for name, value in record["metrics"].items()}
+                metrics[entry["trial"], entry["replicate"]].setdefault(record["step"], {}).update(found)
+    return {key: {s: steps[s] for s in sorted(steps)} for key, steps in metrics.items()}, params
 
 
-def stop(history: list[dict[str, float]], rules) -> tuple[int, str] | None:
+def stop(config, steps: dict[int, dict[str, float]], rules) -> tuple[int, str] | None:
     """Step and reason of the first verdict, or None."""
-    for step in range(1, len(history) + 1):
-        reason = collapse.judge(history[:step], rules)
-        if reason is not None:
-            return step, reason
+    history = History(config.stages[0].name, config.stages[0].steps)
+    for step, metrics in steps.items():
+        signals = {k.removeprefix("train."): v for k, v in metrics.items() if k.startswith("train.")}
+        if step and signals:
+            stage, place = config.stage_of(step - 1)
+            if stage.name != history.stage:
+                history = history.then(stage.name, stage.steps)
+            history.add(signals, place + 1)
+            reason = collapse.judge(history, rules)
+            if reason is not None:
+                return step, reason
+        history.evaluated({name: value for name, value in metrics.items() if "." not in name})
     return None
 
 
@@ -58,8 +67,8 @@ def main() -> int:
     for storage in options.storage:
         summary = json.loads((storage / "summary.json").read_text())
         metric = summary["objectives"][0]["name"]
-        signals, params = recorded(storage)
-        for (number, replicate), history in sorted(signals.items()):
+        metrics, params = recorded(storage)
+        for (number, replicate), steps in sorted(metrics.items()):
             trial = summary["trials"][number]
             if trial["state"] != "complete":
                 continue
@@ -67,7 +76,7 @@ def main() -> int:
             known = overrides.keys(config_type)
             config = overrides.apply(config_type(), {k: v for k, v in params[number].items() if k in known})
             learned = values[metric] >= values[f"untrained.{metric}"] + options.gain
-            verdict = stop(history, rules_of(config, options.vocabulary))
+            verdict = stop(config, steps, rules_of(config, options.vocabulary))
             counts["learned" if learned else "dead"] += 1
             counts["false stops"] += learned and verdict is not None
             counts["misses"] += not learned and verdict is None

@@ -77,9 +77,12 @@ class CollapseLimits(Section):
     """When the rules of `trainables.angle.rules` call a run hopeless."""
 
     window: PositiveInt = 10
-    """Steps that signals are averaged over; a twentieth of all steps where that is more."""
+    """Steps that are judged together; a tenth of all steps where that is more."""
     deadline: Fraction = 0.5
     """Share of all steps after which the ranking loss must be below chance or falling."""
+    plateau: PositiveInt = 250
+    """Steps, those of the warm-up not counted, in which a ranking loss may stand at chance however short the run:
+    AnglE's first plateau was seen to take 100 to 220."""
     at_chance: Fraction = 0.995
     """A ranking loss from this share of ln(1 + comparisons) on counts as chance."""
     spread: PositiveFinite = 1e-4
