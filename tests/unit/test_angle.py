@@ -37,7 +37,10 @@ WORDS = ["sort", "list", "open", "file", "read", "line", "parse", "json", "send"
         ({"dim_weights": [0, 0, 0, 0, 0]}, r"at least one must be above 0"),
         ({"dim_weights": "steep"}, r"dim_weights.*'equal', 'short' or 'long'"),
         ({"angle_weight": 0, "in_batch_weight": 0}, r"are all 0: nothing is left to learn from"),
-        ({"positive_label": 6}, r"positive_label=6 is outside the range of the labels, 0 to 5"),
+        (
+            {"positive_label": 6, "data.lowest": 0, "data.highest": 5},
+            r"positive_label=6 is outside the range of the labels, 0 to 5",
+        ),
         ({"split": "halves"}, r"split='halves': input should be 'chunked' or 'interleaved'"),
     ],
 )
@@ -106,6 +109,16 @@ def test_loss_sums_terms_and_prefixes_with_their_weights(pairs, tmp_path) -> Non
     total, signals = built.loss(batch, 0)
     torch.testing.assert_close(total, expected)
     assert {"angle", "cosine", "in_batch", "ranking", "comparisons", "spread"} == signals.keys()
+
+
+def test_a_batch_without_alike_pairs_has_no_in_batch_signal_and_a_gradient_of_zero(pairs, tmp_path) -> None:
+    built = build(tmp_path, pairs, angle_weight=0)
+    built.alike = 6.0
+    total, signals = built.loss(built.batch(0), 0)
+    total.backward()
+    assert total == 0
+    assert "in_batch" not in signals
+    assert all(not p.grad.any() for p in built.model.parameters() if p.grad is not None)
 
 
 def test_second_texts_that_come_twice_are_no_negatives(pairs, tmp_path) -> None:
