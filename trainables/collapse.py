@@ -121,9 +121,7 @@ def at_chance(
     return None
 
 
-def guessing(
-    history: History, *, window: int, grace: float, deadline: float, queries: int, name: str = "contrastive"
-) -> str | None:
+def guessing(history: History, *, window: int, grace: float, deadline: float, queries: int) -> str | None:
     """An in-batch loss that stays that of a model that knows nothing, with a ranking that is a matter of chance.
 
     One that is above chance and ranks better has settled in a poor optimum: to be ended by comparison, if at all.
@@ -131,7 +129,9 @@ def guessing(
     if history.done < max(2 * window, grace) or ranks(history, window, queries):
         return None
     chance = math.log(history.typical("candidates", window))
-    return at_chance(history, name, chance, "a model that knows nothing", window=window, grace=grace, deadline=deadline)
+    return at_chance(
+        history, "contrastive", chance, "a model that knows nothing", window=window, grace=grace, deadline=deadline
+    )
 
 
 def ranks(history: History, window: int, queries: int) -> bool:
