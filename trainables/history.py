@@ -54,17 +54,17 @@ class History:
     def add(self, signals: Signals, step: int | None = None) -> None:
         """The signals of a step of this stage, from 1; of the next one where it is not said.
 
-        Where a record has gaps, the blocks stay what they were: steps count, not records.
+        Steps count, not records: of a record with gaps, a block in which nothing was measured is as the one before.
         """
         step = self.done + 1 if step is None else step
         known = len(self._blocks)
         while len(self._blocks) < (step - 1) // self.size:
-            self._close()
+            self._close(signals)
         for name, value in signals.items():
             self._open.setdefault(name, []).append(value)
         self.done, self.now = step, signals
         if step % self.size == 0:
-            self._close()
+            self._close(signals)
         self.fresh = len(self._blocks) > known
 
     def evaluated(self, values: Signals) -> None:
@@ -127,8 +127,11 @@ class History:
         }
         return history
 
-    def _close(self) -> None:
-        self._blocks.append(
-            {name: Block(median(values), fmean(values), max(values)) for name, values in self._open.items()}
-        )
+    def _close(self, signals: Signals) -> None:
+        if self._open or not self._blocks:
+            values = self._open or {name: [value] for name, value in signals.items()}
+            block = {name: Block(median(found), fmean(found), max(found)) for name, found in values.items()}
+        else:
+            block = self._blocks[-1]
+        self._blocks.append(block)
         self._open = {}

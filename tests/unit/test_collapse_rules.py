@@ -266,6 +266,14 @@ def test_how_often_something_is_on_record_changes_no_verdict(course) -> None:
     assert whole[1].split()[:2] == tenth[1].split()[:2]
 
 
+@pytest.mark.parametrize("every", [1, 4, 25, 50])
+def test_a_record_with_long_gaps_is_judged_too(every) -> None:
+    assert verdict(every=every) is None
+    step, reason = verdict(every=every, courses=guessed(lambda t: CHANCE))
+    assert "not falling" in reason
+    assert step == -(-20 // every) * every
+
+
 def test_a_long_run_costs_no_more_per_step_than_a_short_one_and_its_history_stays_small() -> None:
     def cost(steps: int, watched: int) -> tuple[float, int]:
         """Seconds per step over the last `watched` steps, and characters of the history in a checkpoint."""
