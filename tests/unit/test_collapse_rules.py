@@ -6,6 +6,7 @@ import json
 import math
 import random
 import time
+from pathlib import Path
 
 import pytest
 from collapse_series import stopped
@@ -195,6 +196,25 @@ def test_an_evaluation_that_improves_is_no_collapse():
     assert verdict(courses=flat, evaluations=better)[0] == 35, "two windows after the last improvement"
     worse = {0: {"ndcg_at_10": 0.3}, 10: {"ndcg_at_10": 0.01}, 15: {"ndcg_at_10": 0.02}}
     assert verdict(courses=flat, evaluations=worse)[0] == 20
+
+
+RECORDED = json.loads((Path(__file__).with_name("splade_courses.json")).read_text())
+"""Signals of two runs of the embedded study that nothing stopped: nDCG@10 ended at 0.260 and at 0.002."""
+
+
+def recorded(name: str) -> dict:
+    return {signal: lambda t, values=values: values[int(t)] for signal, values in RECORDED[name].items()}
+
+
+def test_a_recorded_run_with_a_long_warm_up_is_left_alone() -> None:
+    """At chance for thirty steps while the rate rises."""
+    assert verdict(k=128, optimiser=Optimiser(warmup=0.5), courses=recorded("k=128, warm-up 0.5")) is None
+
+
+def test_a_recorded_collapse_is_stopped_as_soon_as_its_loss_has_fallen_to_chance() -> None:
+    step, reason = verdict(k=1 / 64, courses=recorded("k=1/64"))
+    assert step == 28
+    assert "not falling: it was 3.657 over the 10 steps before" in reason
 
 
 # The same course is the same run, however many steps it has.
