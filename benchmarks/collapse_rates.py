@@ -19,29 +19,51 @@ from pathlib import Path
 
 from study.journal import Journal
 from trainables import collapse, overrides
+from trainables.history import History
 
 
 def recorded(storage: Path):
-    """(trial number, replicate) -> signals of its steps, in order; and trial number -> logged params."""
-    signals: dict[tuple[int, int], dict[int, dict[str, float]]] = defaultdict(dict)
+    """(trial number, replicate) -> step -> its metrics, in order; the same -> facts; trial number -> logged params."""
+    metrics: dict[tuple[int, int], dict[int, dict[str, float]]] = defaultdict(dict)
+    facts: dict[tuple[int, int], dict[str, str]] = {}
     params: dict[int, dict] = {}
     for _, entry in Journal(storage / "journal.jsonl").read():
         if entry["op"] == "trial":
             params[entry["trial"]] = entry["params"]
+        elif entry["op"] == "replicate":
+            facts[entry["trial"], entry["replicate"]] = entry["tags"]
         elif entry["op"] == "metrics":
             for record in entry["records"]:
-                found = {k.removeprefix("train."): v for k, v in record["metrics"].items() if k.startswith("train.")}
-                if found:
-                    signals[entry["trial"], entry["replicate"]][record["step"]] = found
-    return {key: [steps[s] for s in sorted(steps)] for key, steps in signals.items()}, params
+                # Non-finite metrics are strings in the journal.
+                found = {name: float(value) for name, value in record["metrics"].items()}
+                metrics[entry["trial"], entry["replicate"]].setdefault(record["step"], {}).update(found)
+    return {key: {s: steps[s] for s in sorted(steps)} for key, steps in metrics.items()}, facts, params
 
 
-def stop(history: list[dict[str, float]], rules) -> tuple[int, str] | None:
+def rules_of(trainer: str, config, facts: dict[str, str]):
+    """Those that the recipe itself applied."""
+    rules = importlib.import_module(f"trainables.{trainer}.rules").rules
+    if trainer == "splade":
+        return rules(config, int(facts["vocabulary"]))
+    if trainer == "retromae":
+        return rules(config, float(facts["text.unigram_entropy"]) if "text.unigram_entropy" in facts else None)
+    return rules(config)
+
+
+def stop(config, steps: dict[int, dict[str, float]], rules) -> tuple[int, str] | None:
     """Step and reason of the first verdict, or None."""
-    for step in range(1, len(history) + 1):
-        reason = collapse.judge(history[:step], rules)
-        if reason is not None:
-            return step, reason
+    history = History(config.stages[0].name, config.stages[0].steps)
+    for step, metrics in steps.items():
+        signals = {k.removeprefix("train."): v for k, v in metrics.items() if k.startswith("train.")}
+        if step and signals:
+            stage, place = config.stage_of(step - 1)
+            if stage.name != history.stage:
+                history = history.then(stage.name, stage.steps)
+            history.add(signals, place + 1)
+            reason = collapse.judge(history, rules)
+            if reason is not None:
+                return step, reason
+        history.evaluated({name: value for name, value in metrics.items() if "." not in name})
     return None
 
 
@@ -49,17 +71,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("storage", type=Path, nargs="+")
     parser.add_argument("--trainer", default="splade")
-    parser.add_argument("--vocabulary", type=int, default=8000, help="terms of the backbone")
     parser.add_argument("--gain", type=float, default=0.02)
     options = parser.parse_args()
     config_type = importlib.import_module(f"trainables.{options.trainer}.config").Config
-    rules_of = importlib.import_module(f"trainables.{options.trainer}.rules").rules
     counts = {"learned": 0, "false stops": 0, "dead": 0, "misses": 0}
     for storage in options.storage:
         summary = json.loads((storage / "summary.json").read_text())
         metric = summary["objectives"][0]["name"]
-        signals, params = recorded(storage)
-        for (number, replicate), history in sorted(signals.items()):
+        metrics, facts, params = recorded(storage)
+        for (number, replicate), steps in sorted(metrics.items()):
             trial = summary["trials"][number]
             if trial["state"] != "complete":
                 continue
@@ -67,7 +87,7 @@ def main() -> int:
             known = overrides.keys(config_type)
             config = overrides.apply(config_type(), {k: v for k, v in params[number].items() if k in known})
             learned = values[metric] >= values[f"untrained.{metric}"] + options.gain
-            verdict = stop(history, rules_of(config, options.vocabulary))
+            verdict = stop(config, steps, rules_of(options.trainer, config, facts[number, replicate]))
             counts["learned" if learned else "dead"] += 1
             counts["false stops"] += learned and verdict is not None
             counts["misses"] += not learned and verdict is None

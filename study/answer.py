@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from study.findings import Findings
 from study.paired import sentence
-from study.significance import LEVEL
+from study.significance import LEVEL, Mean
 from study.words import (
     at,
     baselines,
@@ -67,10 +67,15 @@ def notes(findings: Findings) -> list[str]:
         or f"{findings.seeds} seeds per trial: its value is their mean, pruning looks at the first one."
     )
     if findings.interval is not None:
+        held = (
+            "Intervals and tests are over seeds and queries together (variance components, Satterthwaite's degrees of "
+            "freedom): they hold for other seeds and other queries."
+            if findings.interval.seeds > 1
+            else "Intervals and tests are over queries (Student's t), not over seeds, of which there is one."
+        )
         texts.append(
-            "Intervals and tests are over queries (Student's t on per-query values averaged over seeds), "
-            "not over seeds. The best trial is chosen on validation queries, so that its test value is not "
-            "inflated by the choice."
+            f"{held} The best trial is chosen on validation queries, so that its test value is not inflated by the "
+            "choice."
         )
     return texts
 
@@ -98,7 +103,17 @@ def _figure(findings: Findings) -> str:
     interval = findings.interval
     if interval is None:
         return text
-    return f"{text} (95% CI {show(interval.low)}–{show(interval.high)} over {interval.items} queries)"
+    return f"{text} (95% CI {show(interval.low)}–{show(interval.high)} over {over(interval)})"
+
+
+def over(mean: Mean) -> str:
+    """What an interval of a mean holds for.
+
+    >>> over(Mean(0.4, 0.3, 0.5, 0.01, 200)), over(Mean(0.4, 0.3, 0.5, 0.01, 200, seeds=3))
+    ('200 queries', '3 seeds × 200 queries')
+    """
+    queries = f"{mean.items} queries"
+    return queries if mean.seeds == 1 else f"{mean.seeds} seeds × {queries}"
 
 
 def _against_controls(findings: Findings) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from study.significance import LEVEL, Mean, holm, mean
+from study.significance import LEVEL, Mean, holm, over_items
 from study.suites import Suite
 from study.words import Trial, at, difference, label, p_value, show
 from trainables.checkpoints import write_text
@@ -30,15 +30,15 @@ class Measured:
 
 @dataclass(frozen=True)
 class Compared:
-    """Two trials on one collection, paired over its queries; a query's value is the mean over replicates."""
+    """Two trials on one collection, paired over its queries and, where there are several, over replicates."""
 
     dataset: str
     better: int
     worse: int
     gap: Mean
-    """Of the better one over the worse, with Student's interval."""
+    """Of the better one over the worse, with an interval over queries, or replicates and queries."""
     p: float
-    """Of ranx' paired Student test."""
+    """Of ranx' paired Student test; over several replicates, of the interval's own."""
     adjusted_p: float
     """Holm over all collections and pairs."""
 
@@ -96,34 +96,33 @@ def tabled(results: Sequence[Measured]) -> dict[int, dict[str, dict[str, float]]
 
 def compare(metric: str, results: Sequence[Measured]) -> list[Compared]:
     """Every pair of trials on every collection; empty for a single trial."""
-    items: dict[str, dict[int, dict[str, float]]] = {}
+    items: dict[str, dict[int, list[dict[str, float]]]] = {}
     for dataset in dict.fromkeys(one.dataset for one in results):
         for trial in dict.fromkeys(one.trial for one in results):
             found = [one.per_item[metric] for one in results if (one.trial, one.dataset) == (trial, dataset)]
-            items.setdefault(dataset, {})[trial] = {q: fmean(values[q] for values in found) for q in found[0]}
+            items.setdefault(dataset, {})[trial] = found
     pairs: list[tuple[str, int, int, Mean, float]] = []
     for dataset, by_trial in items.items():
         for one, other in combinations(by_trial, 2):
-            if len(by_trial[one]) < 2:
-                continue
-            means = {trial: fmean(by_trial[trial].values()) for trial in (one, other)}
+            means = {t: fmean(value for values in by_trial[t] for value in values.values()) for t in (one, other)}
             better, worse = sorted((one, other), key=lambda trial: -means[trial])
-            queries = list(by_trial[better])
-            left, right = ([by_trial[trial][query] for query in queries] for trial in (better, worse))
-            gap = mean([a - b for a, b in zip(left, right, strict=True)])
-            pairs.append((dataset, better, worse, gap, _paired_p(left, right)))
+            gap = over_items(by_trial[better], by_trial[worse])
+            if gap is None:
+                continue
+            p = gap.p if gap.seeds > 1 else _paired_p(by_trial[better][0], by_trial[worse][0])
+            pairs.append((dataset, better, worse, gap, p))
     adjusted = holm([p for *_, p in pairs])
     return [Compared(*pair, p) for pair, p in zip(pairs, adjusted, strict=True)]
 
 
-def _paired_p(left: Sequence[float], right: Sequence[float]) -> float:
-    """ranx' two-sided paired Student test; 1 for two that are equal query by query.
+def _paired_p(left: Mapping[str, float], right: Mapping[str, float]) -> float:
+    """ranx' two-sided paired Student test of two mappings from query to value; 1 for two that are equal throughout.
 
     ranx is imported here because that takes seconds.
     """
     from ranx.statistical_tests import paired_student_t_test
 
-    p = float(paired_student_t_test(left, right)[0])
+    p = float(paired_student_t_test([left[query] for query in left], [right[query] for query in left])[0])
     return 1.0 if math.isnan(p) else p
 
 
@@ -150,13 +149,20 @@ def _page(
         lines += [*_table([label(metric), *heads], rows), ""]
     if compared:
         lines += [
-            f"Differences in {label(suite.metrics[0])}, paired over queries: Student's t by ranx, Holm over "
+            f"Differences in {label(suite.metrics[0])}, paired over {_paired_over(compared)}, Holm over "
             f"{len(compared)} comparison(s).",
             "",
             *_table(["", "better", "worse", "difference", "95% interval", "adjusted", ""], map(_row, compared)),
             "",
         ]
     return "\n".join(lines)
+
+
+def _paired_over(compared: Sequence[Compared]) -> str:
+    seeds = {one.gap.seeds for one in compared}
+    if seeds == {1}:
+        return "queries: Student's t by ranx"
+    return "replicates and queries: variance components, Satterthwaite's degrees of freedom"
 
 
 def _row(one: Compared) -> list[str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
 from study.paired import contrasts
-from study.significance import LEVEL, Mean, holm, mean
+from study.significance import LEVEL, Mean, holm, over_items
 from study.words import Trial, at, best_trial, enumerate_words, number, objective, reported, value_of
 
 COST = "flops"
@@ -80,6 +80,7 @@ class Findings:
         self.signals: list[str] = self.summary.get("signals") or ["loss"]
         self.curves = _curves(storage / "journal.jsonl", self.metric, self.signals)
         self.items = {t["number"]: _items(storage, t["number"], "test", self.metric) for t in self.trials}
+        """Trial -> query -> value, for each replicate that has a result."""
         self.untrained_items = {
             t["number"]: _items(storage, t["number"], "untrained.test", self.metric) for t in self.trials
         }
@@ -166,15 +167,14 @@ class Findings:
         return kept
 
     def _interval(self, number_: int) -> Mean | None:
-        values = list(self.items[number_].values())
-        return mean(values) if self.key.startswith("test.") and len(values) > 1 else None
+        return over_items(self.items[number_]) if self.key.startswith("test.") else None
 
     def _comparisons(self) -> list[Comparison]:
         """The best against every other complete trial and the best untrained model, Holm over all of them."""
         if self.best is None or self.interval is None:
             return []
         own = self.items[self.best["number"]]
-        others: list[tuple[Trial, Kind, Mapping[str, float]]] = [
+        others: list[tuple[Trial, Kind, list[dict[str, float]]]] = [
             (t, "control" if t.get("control") else "trial", self.items[t["number"]])
             for t in self.complete
             if t is not self.best
@@ -182,11 +182,10 @@ class Findings:
         untrained = self.best_untrained()
         if untrained is not None:
             others.append((untrained, "untrained", self.untrained_items[untrained["number"]]))
-        found: list[tuple[Trial, Kind, Mapping[str, float], Mean]] = []
+        found: list[tuple[Trial, Kind, list[dict[str, float]], Mean]] = []
         for trial, kind, items in others:
-            shared = sorted(own.keys() & items.keys())
-            if len(shared) > 1:
-                gap = mean([own[query] - items[query] for query in shared])
+            gap = over_items(own, items)
+            if gap is not None:
                 found.append((trial, kind, items, gap))
         adjusted = holm([gap.p for *_, gap in found])
         return [
@@ -194,7 +193,7 @@ class Findings:
                 name=("untrained, " if kind == "untrained" else "") + at(trial, self.parameter),
                 number=trial["number"],
                 kind=kind,
-                value=fmean(items.values()),
+                value=fmean(value for values in items for value in values.values()),
                 gap=gap,
                 adjusted_p=p,
             )
@@ -240,16 +239,15 @@ def _curves(path: Path, metric: str, signals: Iterable[str]) -> dict[int, Curve]
     return curves
 
 
-def _items(storage: Path, trial: int, split: str, metric: str) -> dict[str, float]:
-    """Query -> value, averaged over the replicates that have a result; empty where none has."""
+def _items(storage: Path, trial: int, split: str, metric: str) -> list[dict[str, float]]:
+    """Query -> value, for each replicate that has a result."""
     found: list[dict[str, float]] = []
     for path in sorted((storage / "trials" / f"{trial:04d}").glob("replicate-*/result.json")):
         result = json.loads(path.read_text(encoding="utf-8"))
         items = (result.get("per_item") or {}).get(split, {}).get(metric)
         if items:
             found.append(items)
-    shared = set.intersection(*map(set, found)) if found else set()
-    return {query: fmean(items[query] for items in found) for query in sorted(shared)}
+    return found
 
 
 def _round_levels(values: list[float], most: int = 7) -> list[float]:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from study import resampling
-from study.significance import LEVEL, holm
+from study import pseudo_values, resampling
+from study.significance import LEVEL, Mean, crossed, holm, mean
 from study.words import Trial, at, enumerate_words, label, number, p_value
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ class Effect:
     other: tuple[float, ...]
     low: float
     high: float
-    """95% interval of the mean difference over seeds, `resampling.interval`."""
+    """95% interval of the mean difference over seeds, Student's."""
     sign_p: float
     permutation_p: float
     wilcoxon_p: float
     adjusted_p: float
     """Holm over the sizes on the permutation test; that of the mean over sizes stands alone."""
     crossed: tuple[float, float] | None
-    """95% interval over seeds x test items; None where items were not recorded."""
+    """95% interval over seeds x test items, `significance.crossed`; None where items were not recorded."""
 
     @property
     def gaps(self) -> tuple[float, ...]:
@@ -128,9 +128,9 @@ def _contrast(findings: Findings, metric: str, reference: Trial, other: Trial) -
     keys = [*(f"{key}_{size}" for size in sizes), key]
     table = np.array([[[_values(arm, name)[seed] for name in keys] for seed in seeds] for arm in (reference, other)])
     gaps = table[1] - table[0]
-    intervals = resampling.interval(gaps)
+    intervals = [mean(column) for column in gaps.T.tolist()]
     items = [[_items(findings, arm, seed, key) for seed in seeds] for arm in (reference, other)]
-    crossed = resampling.crossed(items[0], items[1], metric, sizes)
+    over_items = over_seeds_and_items(items[0], items[1], metric, sizes, gaps.mean(0).tolist())
     tests = [resampling.flip_p(column) for column in gaps.T]
     adjusted = [*holm(tests[:-1]), tests[-1]]
     effects = [
@@ -138,19 +138,40 @@ def _contrast(findings: Findings, metric: str, reference: Trial, other: Trial) -
             size=size,
             reference=tuple(table[0, :, column].tolist()),
             other=tuple(table[1, :, column].tolist()),
-            low=float(intervals[0, column]),
-            high=float(intervals[1, column]),
+            low=intervals[column].low,
+            high=intervals[column].high,
             sign_p=resampling.flip_p(np.sign(gaps[:, column])),
             permutation_p=tests[column],
             wilcoxon_p=resampling.flip_p(resampling.signed_ranks(gaps[:, column])),
             adjusted_p=adjusted[column],
-            crossed=None if crossed is None else (float(crossed[0, column]), float(crossed[1, column])),
+            crossed=None if over_items is None else (over_items[column].low, over_items[column].high),
         )
         for column, size in enumerate((*sizes, None))
     ]
     more = findings.more if metric == findings.metric else True
     names_ = at(reference, findings.parameter), at(other, findings.parameter)
     return Contrast(key, more, *names_, seeds, effects[-1], tuple(effects[:-1]))
+
+
+def over_seeds_and_items(
+    reference: Sequence[pseudo_values.Items],
+    other: Sequence[pseudo_values.Items],
+    metric: str,
+    sizes: Sequence[int],
+    gaps: Sequence[float],
+) -> list[Mean] | None:
+    """The mean differences `gaps`, at each size and then on average over them, with intervals that hold for other
+    seeds and other items. One `Items` per seed and arm; None where one lacks what `metric` is computed from.
+    """
+    measured = next((values for items in reference for values in items.values()), {})
+    ids = sorted(measured)
+    arms = [[pseudo_values.contributions(items, metric, sizes, ids) for items in arm] for arm in (reference, other)]
+    if not ids or any(table is None for arm in arms for table in arm):
+        return None
+    first, second = (np.stack(arm) for arm in arms)  # type: ignore[arg-type]
+    table = second - first
+    table = np.concatenate([table, table.mean(2, keepdims=True)], 2) if sizes else table
+    return [crossed(table[:, :, column], gap) for column, gap in enumerate(gaps)]
 
 
 def _values(trial: Trial, key: str) -> dict[int, float]:

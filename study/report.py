@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from study.answer import accounts, answer, caveats, notes
+from study.answer import accounts, answer, caveats, notes, over
 from study.findings import COST, Findings
 from study.paired import sentence, signed, spread
 from study.words import (
@@ -83,7 +83,7 @@ def write(storage: Path) -> Path:
         hint=mlflow_hint(findings.summary),
         updated=_moment(findings.summary.get("updated")),
         at=at, difference=difference, label=label, p_value=p_value, reason_of=reason_of, show=show,
-        value_of=value_of, sentence=sentence, signed=signed, spread=spread, COST=COST,
+        value_of=value_of, sentence=sentence, over=over, signed=signed, spread=spread, COST=COST,
     )  # fmt: skip
     target = storage / "report.html"
     _put(target, page.encode())

@@ -1,20 +1,22 @@
-"""Collapse on loss signals: pure rules over the history of a run -> a verdict.
+"""Collapse on loss signals: pure rules over the history of a stage -> a verdict.
 
-A rule sees the whole history and says why the run is hopeless, or nothing. It keeps no state, so a
-resumed run judges as an undisturbed one does, and every rank reaches the same verdict.
+A rule sees what the history sums up and says why the run is hopeless, or nothing. It keeps no state, and the
+history is in every checkpoint: a resumed run is judged as an undisturbed one, and every rank reaches the same verdict.
+A trend is judged against the noise of its signal.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from statistics import median
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, median
 
-Signals = Mapping[str, float]
-"""What `Recipe.loss` measured at one step, plus `grad_norm` from the loop."""
+from trainables.history import History
 
-Rule = Callable[[Sequence[Signals]], str | None]
-"""History, oldest first, one entry per step -> the reason to stop, or None. Called after every step."""
+Rule = Callable[[History], str | None]
+"""History -> the reason to stop, or None. Called whenever a block is complete."""
 
 AT_CHANCE = 0.98
 """A loss from this share of that of a model that knows nothing on counts as chance."""
@@ -22,33 +24,74 @@ AT_CHANCE = 0.98
 FALLING = 0.95
 """A loss falls if it is below this share of what it was over the window before."""
 
+SURE = 2.0
+"""Standard errors beyond which a difference between two windows is more than noise."""
 
-def non_finite(history: Sequence[Signals]) -> str | None:
+
+def non_finite(history: History) -> str | None:
     """A loss or gradient that is NaN or infinite now; no later step can mend it."""
-    now = history[-1]
     for name in ("loss", "grad_norm"):
-        if name in now and not math.isfinite(now[name]):
-            return f"{name} is {now[name]} at step {len(history)}"
+        value = history.now.get(name, 0.0)
+        if not math.isfinite(value):
+            return f"{name} is {value} at step {history.before + history.done}"
     return None
 
 
-def judge(history: Sequence[Signals], rules: Sequence[Rule]) -> str | None:
+def judge(history: History, rules: Sequence[Rule]) -> str | None:
     """The first rule's reason, in the order of `rules`, or None while the run is healthy."""
-    for rule in (non_finite, *rules):
-        reason = rule(history)
-        if reason is not None:
-            return reason
-    return None
+    reason = non_finite(history)
+    for rule in rules if history.fresh else ():
+        reason = reason or rule(history)
+    return reason
 
 
-def typical(history: Sequence[Signals], name: str, window: int, ago: int = 0) -> float:
-    """Median of a signal over `window` steps that ended `ago` steps ago."""
-    part = history[len(history) - window - ago : len(history) - ago]
-    return median(signals[name] for signals in part)
+def unless_improving(metric: str, window: int, rule: Rule) -> Rule:
+    """`rule`, but for a run whose `metric` on validation data has just been better than ever: that is no collapse.
+
+    What was measured up to two windows ago counts, the time that a trend is judged on.
+    """
+
+    def judged(history: History) -> str | None:
+        return None if history.improves(metric, 2 * history.window(window)) else rule(history)
+
+    return judged
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """A signal over a window and over the one before."""
+
+    now: float
+    before: float
+    error: float
+    """Standard error of their difference, from how much neighbouring blocks differ."""
+
+    def falls(self) -> bool:
+        """Beyond its noise."""
+        return self.now + SURE * self.error < self.before
+
+    def stays(self, share: float = FALLING) -> bool:
+        """Surely above `share` of what it was: what the noise may hide is no such fall."""
+        return self.now - SURE * self.error > share * self.before
+
+    def reaches(self, level: float, windows: float) -> bool:
+        """Whether it comes below `level` within so many windows at its present pace."""
+        return self.now - (self.before - self.now) * windows < level
+
+
+def trend(history: History, name: str, window: int) -> Trend:
+    """Of a signal that was measured in both windows."""
+    parts = [[block.middle for block in history.past(name, window, ago)] for ago in (window, 0)]
+    steps = [abs(b - a) for part in parts for a, b in pairwise(part)]
+    # For normal noise 1.4826 times the median deviation is the standard deviation, a difference of two has sqrt(2)
+    # times that of one, and a median has 1.2533 times the standard error of a mean.
+    deviation = 1.4826 * median(steps) / math.sqrt(2) if steps else 0.0
+    error = 1.2533 * deviation * math.sqrt(sum(1 / len(part) for part in parts))
+    return Trend(median(parts[1]), median(parts[0]), error)
 
 
 def at_chance(
-    history: Sequence[Signals],
+    history: History,
     name: str,
     chance: float,
     ignorant: str,
@@ -56,24 +99,69 @@ def at_chance(
     window: int,
     grace: float,
     deadline: float,
-    steps: int,
     share: float = AT_CHANCE,
 ) -> str | None:
-    """A loss from `share` of `chance` on, that of an `ignorant` model, that does not fall; past the deadline, even
-    one that does.
+    """A loss from `share` of `chance` on, that of an `ignorant` model, that does not fall; past the deadline, one
+    that would not come below it by the end at the pace at which it falls.
 
-    `history` is that of a stage of `steps` steps, of which the first `grace` are no reason to stop; `window` steps
-    are judged together.
+    The first `grace` steps are no reason to stop; `window` steps are judged together.
     """
-    done = len(history)
+    done = history.done
     if done < max(2 * window, grace):
         return None
-    now, before = typical(history, name, window), typical(history, name, window, ago=window)
-    if now < share * chance:
+    course = trend(history, name, window)
+    if course.now < share * chance:
         return None
-    told = f"{name.removesuffix('_loss')} loss {now:.4g} against {chance:.4g} of {ignorant}"
-    if done >= deadline:
-        return f"{told}, after {done} of {steps} steps"
-    if now > FALLING * before:
-        return f"{told}, and not falling: it was {before:.4g} over the {window} steps before"
+    told = f"{name.removesuffix('_loss')} loss {course.now:.4g} against {chance:.4g} of {ignorant}"
+    if course.stays():
+        return f"{told}, and not falling: it was {course.before:.4g} over the {window} steps before"
+    left = (history.steps - done) / window
+    if done >= deadline and not (course.falls() and course.reaches(share * chance, left)):
+        return f"{told}, after {done} of {history.steps} steps, and falling too slowly: it was {course.before:.4g}"
     return None
+
+
+def guessing(history: History, *, window: int, grace: float, deadline: float, queries: int) -> str | None:
+    """An in-batch loss that stays that of a model that knows nothing, with a ranking that is a matter of chance.
+
+    One that is above chance and ranks better has settled in a poor optimum: to be ended by comparison, if at all.
+    """
+    if history.done < max(2 * window, grace) or ranks(history, window, queries):
+        return None
+    chance = math.log(history.typical("candidates", window))
+    return at_chance(
+        history, "contrastive", chance, "a model that knows nothing", window=window, grace=grace, deadline=deadline
+    )
+
+
+def ranks(history: History, window: int, queries: int) -> bool:
+    """Whether positives rank first more often than guessing explains, over `window` steps of so many queries.
+
+    Half as often again as by guessing at least: in long windows the smallest preference would be significant.
+    """
+    guess = 1 / history.typical("candidates", window)
+    luck = 2 * math.sqrt(guess * (1 - guess) / (window * queries))
+    return accuracy(history, window) > guess + max(luck, guess / 2)
+
+
+def accuracy(history: History, window: int) -> float:
+    """Share of positives that rank first, over `window` steps."""
+    return fmean(block.mean for block in history.past("accuracy", window))
+
+
+def one_point(history: History, window: int, spread: float) -> str | None:
+    """Embeddings that have all become the same direction: their similarities carry nothing any more."""
+    if history.done < window:
+        return None
+    widest = max(block.highest for block in history.past("spread", window))
+    if widest >= spread:
+        return None
+    return (
+        f"all embeddings have become one direction: their mean squared distance from their centre was at most "
+        f"{widest:.2g} for {window} steps"
+    )
+
+
+def warm(warmup: float, steps: int) -> int:
+    """Steps of the learning rate's warm-up, which no verdict on a loss comes before the end of."""
+    return round(warmup * steps)

@@ -41,7 +41,8 @@ class Batches:
     """Batches of examples, a pure function of seed and step."""
 
     def __init__(self, data: TrainingSet, batch_size: int, hard_negatives: int, context: Reach) -> None:
-        """ValueError where an example has fewer negatives than `hard_negatives`, or the gang cannot share a batch."""
+        """ValueError where an example has fewer negatives than `hard_negatives`, no query would have any negative, or
+        the gang cannot share a batch."""
         if batch_size % context.world_size:
             raise ValueError(f"batch_size is {batch_size}, which {context.world_size} workers cannot share evenly")
         fewest = min(len(example.negatives) for example in data.examples)
@@ -50,6 +51,11 @@ class Batches:
             raise ValueError(
                 f"hard_negatives is {hard_negatives}, but {short} of {len(data.examples)} examples of {data.name} "
                 f"have fewer; at most {fewest} is possible"
+            )
+        if not hard_negatives and len({example.positive for example in data.examples}) == 1:
+            raise ValueError(
+                f"{data.name}: all {len(data.examples)} positives are the same text, so that no query has another "
+                "document in its batch to be told from; other positives or hard_negatives are needed"
             )
         self.data, self.batch_size, self.hard_negatives, self.context = data, batch_size, hard_negatives, context
         self._relevant: dict[str, list[Document]] = {}

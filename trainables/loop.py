@@ -22,6 +22,7 @@ import torch
 from trainables import collapse, distributed
 from trainables.checkpoints import Checkpoints
 from trainables.context import Context, Record
+from trainables.history import History
 from trainables.recipe import Optimiser, Recipe, Split, Stage, TrainerConfig
 from trainables.stored_checkpoints import StoredCheckpoints
 
@@ -134,12 +135,12 @@ class _Run:
         seed_streams(context.seed)
         self.recipe: Recipe = recipe_module.build(config, context)
         self._begin(config.stages[0])
+        self.history = History(config.stages[0].name, config.stages[0].steps)
         self.facts = dict(self.recipe.description) | {
             "hash.initialisation": fingerprint(dict(_model_tensors(self.recipe.model))),
             "hash.data_order": fingerprint([self.recipe.batch(step) for step in range(min(3, config.total_steps))]),
         }
         self.step = 0
-        self.history: list[dict[str, float]] = []
         self.values: dict[str, float] = {}
         self.per_item: dict[str, dict[str, dict[str, float]]] = {}
         self.unsent: list[Record] = []
@@ -170,6 +171,7 @@ class _Run:
             stage, place = self.config.stage_of(self.step)
             if place == 0 and self.step > 0:
                 self._begin(stage)
+                self.history = self.history.then(stage.name, stage.steps)
             reason = self._advance(stage, place)
             if reason is not None:
                 self._flush(wait=True)
@@ -205,7 +207,7 @@ class _Run:
         distributed.sum_gradients(self.parameters)
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, stage.optimiser.max_grad_norm)
         measured = _floats({**signals, "loss": loss.detach(), "grad_norm": norm})
-        self.history.append(measured)
+        self.history.add(measured)
         reason = collapse.judge(self.history, self.recipe.rules) if self.config.collapse else None
         collapsed = distributed.broadcast_code(GO_ON if reason is None else COLLAPSED, self.context.device)
         # A non-finite gradient must not reach the weights even where collapse rules are switched off.
@@ -232,6 +234,7 @@ class _Run:
             logged |= {where + name: value for name, value in evaluation.values.items()}
             if split == "validation":
                 logged |= evaluation.values
+                self.history.evaluated(evaluation.values)
         self._record(logged)
         return self._flush(wait=True)
 
@@ -259,7 +262,7 @@ class _Run:
                 self.step,
                 {name: tensor.contiguous().cpu() for name, tensor in tensors.items()},
                 {
-                    "history": self.history,
+                    "history": self.history.state(),
                     "values": self.values,
                     "per_item": self.per_item,
                     "records": self.unsure + self.unsent,
@@ -289,10 +292,21 @@ class _Run:
                 if key.startswith(prefix) and key.removeprefix(prefix) in ("step", "exp_avg", "exp_avg_sq")
             }
         self.step = step
-        self.history, self.values, self.per_item = meta["history"], meta["values"], meta["per_item"]
+        self.history = self._history(meta["history"])
+        self.values, self.per_item = meta["values"], meta["per_item"]
         self.seconds, self.step_seconds = meta["seconds"], meta["step_seconds"]
         self.unsent = meta["records"]
         log.info("carrying on from step %d", self.step)
+
+    def _history(self, saved: Any) -> History:
+        """As a checkpoint holds it; one of an earlier release holds the signals of every step."""
+        if not isinstance(saved, list):
+            return History.restored(saved)
+        stage, place = self.config.stage_of(self.step - 1)
+        history = History(stage.name, stage.steps, self.step - 1 - place)
+        for signals in saved[history.before :]:
+            history.add(signals)
+        return history
 
     def _optimiser_tensors(self):
         names = {id(p): name for name, p in self.recipe.model.named_parameters()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import types
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from trainables import loop
+from trainables.checkpoints import Checkpoints
 from trainables.context import Context
 from trainables.recipe import Evaluation, Optimiser, Stage, TrainerConfig
 
@@ -150,3 +152,53 @@ def test_a_step_past_the_last_stage_belongs_to_none() -> None:
     assert [STAGES.stage_of(step)[1] for step in (0, 4, 5, 8)] == [0, 4, 0, 3]
     with pytest.raises(IndexError, match="past the end"):
         STAGES.stage_of(9)
+
+
+def judged(folder: Path, seen: dict, reports: int = 10**6, attempt: int = 1, config: TrainerConfig = STAGES) -> None:
+    """Train with a rule that writes down what it is shown at each step, and never stops."""
+
+    class Watched(Line):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rules = (lambda history: seen.__setitem__(history.before + history.done, json.dumps(history.state())),)
+
+    context = Losing(seed=0, folder=folder, device=torch.device("cpu"), attempt=attempt)
+    context.arrived, context.reports = [], reports
+    loop.run(types.SimpleNamespace(build=lambda config, context: Watched()), config, context)
+
+
+@pytest.mark.parametrize("reports", range(4, 11, 2))
+def test_rules_see_the_same_history_after_a_resume(tmp_path, monkeypatch, reports) -> None:
+    monkeypatch.setattr(loop, "REPORT_EVERY_S", 0.0)
+    whole: dict = {}
+    judged(tmp_path / "whole", whole)
+    assert sorted(whole) == list(range(1, 10)), "short stages are judged at every step"
+    last = json.loads(whole[9])
+    assert (last["stage"], last["before"], last["done"]) == ("second", 5, 4)
+    assert [step for step, _ in last["evaluations"]["metric"]] == [0, 6, 8]
+    seen: dict = {}
+    config = STAGES.model_copy(update={"checkpoint_every": 1})
+    with pytest.raises(Lost):
+        judged(tmp_path / "lost", seen, reports, config=config)
+    judged(tmp_path / "lost", seen, attempt=2, config=config)
+    assert seen == whole
+
+
+def test_a_checkpoint_that_holds_every_step_is_carried_on(tmp_path, monkeypatch) -> None:
+    """As releases before the histories were summed up wrote it."""
+    monkeypatch.setattr(loop, "REPORT_EVERY_S", 0.0)
+    whole: dict = {}
+    judged(tmp_path / "whole", whole)
+    config = STAGES.model_copy(update={"checkpoint_every": 1})
+    arrived: list = []
+    with pytest.raises(Lost):
+        train(tmp_path / "old", arrived, 9, config=config)
+    newest = max((tmp_path / "old").glob("step-*"))
+    tensors, meta = Checkpoints(tmp_path / "old", 1).load(done := int(newest.name[5:]))
+    assert done > 5
+    blocks = json.loads(whole[9])["blocks"][: done - 5]
+    steps = [{name: middle for name, (middle, _, _) in block.items()} for block in blocks]
+    Checkpoints(tmp_path / "old", 1).save(done, tensors, meta | {"history": [{"loss": 1.0}] * 5 + steps})
+    seen: dict = {}
+    judged(tmp_path / "old", seen, attempt=2, config=config)
+    assert json.loads(seen[9])["blocks"] == json.loads(whole[9])["blocks"]

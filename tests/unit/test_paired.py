@@ -14,7 +14,7 @@ from study import report, resampling
 from study.answer import answer
 from study.display import final_text
 from study.findings import Findings
-from study.paired import sentence
+from study.paired import over_seeds_and_items, sentence
 
 SIZES = (16, 64)
 
@@ -84,44 +84,23 @@ def test_many_seeds_are_sampled_and_agree_with_the_enumeration(monkeypatch) -> N
     assert resampling.flip_p(gaps) == pytest.approx(exact, rel=0.05)
 
 
-@pytest.mark.parametrize(("seeds", "coverage"), [(5, 0.91), (10, 0.95)])
-def test_the_interval_over_seeds_covers_what_it_says(seeds, coverage, monkeypatch) -> None:
-    monkeypatch.setattr(resampling, "RESAMPLES", 4_000)
-    generator = np.random.default_rng(1)
-    gaps = generator.standard_normal((seeds, 1_500)) + 0.3
-    low, high = resampling.interval(gaps)
-    assert ((low < 0.3) & (high > 0.3)).mean() == pytest.approx(coverage, abs=0.015)
-
-
-@pytest.mark.parametrize("metric", ["spearman", "pearson"])
-def test_resampled_correlations_are_those_of_the_resample_written_out(metric) -> None:
-    items = per_pair(0, 0)
-    ids = sorted(items["label"])
-    counts = resampling._counts(len(ids))
-    found = resampling._statistics(items, metric, [16])
-    correlation = scipy.stats.spearmanr if metric == "spearman" else scipy.stats.pearsonr
-    for resample in (0, 1, 500):
-        drawn = np.repeat(np.arange(len(ids)), counts[resample].astype(int))
-        one, other = (np.array([items[name][ids[i]] for i in drawn]) for name in ("cosine_16", "label"))
-        assert found[resample, 0] == pytest.approx(correlation(one, other)[0], abs=1e-9)
-
-
-def test_the_crossed_interval_holds_the_difference_and_is_symmetric_in_the_arms() -> None:
+def test_the_interval_over_seeds_and_pairs_holds_the_difference_and_is_symmetric_in_the_arms() -> None:
     arms = [[per_pair(arm, seed) for seed in range(6)] for arm in (0, 1)]
-    low, high = resampling.crossed(*arms, "spearman", SIZES)
-    _, back_high = resampling.crossed(*arms[::-1], "spearman", SIZES)
-    np.testing.assert_allclose(low, -back_high)
     whole = [
         np.mean([scipy.stats.spearmanr(list(i[f"cosine_{s}"].values()), list(i["label"].values()))[0] for i in arm])
         for arm, s in itertools.product(arms, SIZES)
     ]
     gap = np.array(whole[2:]) - np.array(whole[:2])
-    assert (low[:2] < gap).all()
-    assert (gap < high[:2]).all()
-    assert low[2] < gap.mean() < high[2]
-    assert resampling.crossed([{}], [{}], "spearman", SIZES) is None
+    gaps = [*gap.tolist(), float(gap.mean())]
+    found = over_seeds_and_items(arms[0], arms[1], "spearman", SIZES, gaps)
+    assert [one.value for one in found] == gaps
+    assert all(one.low < one.value < one.high for one in found)
+    back = over_seeds_and_items(arms[1], arms[0], "spearman", SIZES, [-g for g in gaps])
+    np.testing.assert_allclose([one.low for one in found], [-one.high for one in back])
+    assert over_seeds_and_items([{}], [{}], "spearman", SIZES, gaps) is None
     plain = [[{"ndcg": {"a": 0.5, "b": 0.7}}] * 3, [{"ndcg": {"a": 0.6, "b": 0.8}}] * 3]
-    np.testing.assert_allclose(resampling.crossed(*plain, "ndcg", []), [[0.1], [0.1]])
+    (equal,) = over_seeds_and_items(plain[0], plain[1], "ndcg", [], [0.1])
+    assert (equal.low, equal.high) == pytest.approx((0.1, 0.1))
 
 
 def test_effects_sizes_and_holm(tmp_path) -> None:

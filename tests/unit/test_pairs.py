@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from trainables.angle.config import PairData
+from trainables.angle.config import Config, PairData, prepare
+from trainables.angle.grading import grading
 from trainables.data import embedded_pairs
 from trainables.data.embedded_pairs import Function, closeness, graded
 from trainables.data.pairs import pair_sets
@@ -79,7 +80,7 @@ def test_a_datasets_name_brings_its_own_splits(tmp_path) -> None:
         ({"label": 5.2}, r"line 2: column 'label' is 5.2; accepted is a number from data.lowest=0 to data.highest=5"),
         ({"label": math.nan}, r"line 2: column 'label' is nan; accepted is a number"),
         ({"label": "good"}, r"column 'label' is 'good'; accepted is a number"),
-        ({"label": True}, r"column 'label' is True; accepted is a number"),
+        ({"label": True}, r"line 2: column 'label' is a word and .*line 1: column 'label' a number; labels are all"),
         ({"label": None}, r"line 2: column 'label' is None; accepted is a number"),
         ({"sentence1": 7}, r"column 'sentence1' is 7, not a text"),
     ],
@@ -111,6 +112,65 @@ def test_a_file_has_no_splits_of_its_own(tmp_path) -> None:
         pair_sets(PairData(train=f"datasets:json:{file}"))
 
 
+def read_as(path: Path, labels, **data):
+    """What is made of pairs with these labels: their labels, and the grading of the default terms."""
+    rows = [{"sentence1": f"text {n}", "sentence2": f"other {n}", "label": label} for n, label in enumerate(labels)]
+    config = Config(data=all_three(jsonl(path / "pairs.jsonl", rows), **data))
+    sets = pair_sets(config.data)
+    return [pair.label for pair in sets["train"].pairs], grading(config, sets)
+
+
+@pytest.mark.parametrize(
+    ("labels", "read", "lowest_to_highest", "alike"),
+    [
+        ([0, 1, 1], [0, 1, 1], "0 to 1", 0.8),  # paraphrases
+        (["0", "0.4", "0.9"], [0, 0.4, 0.9], "0 to 1, of which the training pairs reach 0 to 0.9", 0.8),
+        ([1.2, 4.9, 3], [1.2, 4.9, 3], "1 to 5, of which the training pairs reach 1.2 to 4.9", 4.2),  # SICK
+        ([0.0, 3.8, 5.0], [0, 3.8, 5], "0 to 5", 4.0),  # JSTS
+        (["CONTRADICTION", "NEUTRAL", "ENTAILMENT"], [0, 0.5, 1], "0 to 1", 0.8),
+        (["no", "Yes ", "no"], [0, 1, 0], "0 to 1", 0.8),
+        ([False, True, True], [0, 1, 1], "0 to 1", 0.8),
+    ],
+)
+def test_labels_that_are_in_use_need_no_settings(tmp_path, labels, read, lowest_to_highest, alike) -> None:
+    found, what = read_as(tmp_path, labels)
+    assert found == read
+    assert what.facts["data.labels"] == lowest_to_highest
+    assert what.alike == pytest.approx(alike)
+
+
+def test_stsb_goes_to_five_whatever_a_part_of_it_reaches(tmp_path) -> None:
+    line = "main-news\tMSRpar\t2012\t0001\t{}\tOne.\tAnother.\n"
+    (tmp_path / "part.csv").write_text(line.format(0.2) + line.format(1.0))
+    config = Config(data=all_three(f"stsb:{tmp_path}/part.csv"), in_batch_weight=0)
+    what = grading(config, pair_sets(config.data))
+    assert what.facts["data.labels"] == "0 to 5, of which the training pairs reach 0.2 to 1"
+
+
+def test_words_of_ones_own_are_ordered_by_the_configuration(tmp_path) -> None:
+    found, _ = read_as(tmp_path, ["far", "near", "Same"], label_words=("far", "near", "same"))
+    assert found == [0, 0.5, 1]
+    with pytest.raises(ValueError, match=r"'label' is 'no'; accepted is a word of data.label_words=\['far', 'same'\]"):
+        read_as(tmp_path, ["far", "no"], label_words=("far", "same"))
+    with pytest.raises(ValueError, match=r"or a word such as yes and no \(data.label_words names others"):
+        read_as(tmp_path, ["far", "no"])
+
+
+def test_an_in_batch_term_that_has_nothing_to_work_on_is_refused(tmp_path) -> None:
+    """Labels from 0 to 1 under a range that goes on to 5: the term would be 0 at every step."""
+    with pytest.raises(ValueError, match=r"labels go from 0 to 1, so that no pair is alike, from 4 on, and the"):
+        read_as(tmp_path, [0, 1, 1], lowest=0, highest=5)
+    unasked = Config(data=all_three(jsonl(tmp_path / "pairs.jsonl", ROWS[1:]), lowest=0, highest=5), in_batch_weight=0)
+    assert prepare(unasked).notes == (f"{tmp_path}/pairs.jsonl: labels go from 0 to 2.4, not through the range 0 to 5",)
+    rows = [ROWS[0] | {"label": label} for label in (0, 1)]
+    config = Config(data=all_three(jsonl(tmp_path / "p.jsonl", rows)), positive_label=2)
+    with pytest.raises(ValueError, match="no pair is alike, from positive_label=2 on"):
+        prepare(config)
+    facts = prepare(config.model_copy(update={"positive_label": None})).facts
+    assert (facts["data.labels"], facts["data.train.alike"]) == ("0 to 1", "1 of 2, from label 0.8 on")
+    assert "data.train.alike" not in prepare(config.model_copy(update={"in_batch_weight": 0})).facts
+
+
 def test_a_tsv_label_of_nan_is_no_number(tmp_path) -> None:
     (tmp_path / "p.tsv").write_text("sentence1\tsentence2\tlabel\na\tb\tnan\n")
     with pytest.raises(ValueError, match="'label' is 'nan'; accepted is a number from"):
@@ -126,7 +186,9 @@ def test_a_tsv_label_of_nan_is_no_number(tmp_path) -> None:
         ),
         ({"validation": "no/such.jsonl"}, r"data.validation: no file no/such.jsonl; accepted are"),
         ({"validation": "embedded"}, r"data.validation is 'embedded': embedded pairs come with all three splits"),
-        ({"lowest": 5.0}, r"lowest is 5 and highest 5: lowest must be smaller"),
+        ({"lowest": 5.0, "highest": 5.0}, r"lowest is 5 and highest 5: lowest must be smaller"),
+        ({"lowest": 5.0}, r"lowest is 5.0 and highest None: a range is declared with both, or left to the source"),
+        ({"label_words": ("No", "no")}, r"label_words=\['No', 'no'\]: at least two different words are needed"),
     ],
 )
 def test_a_split_that_cannot_be_read_is_named(tmp_path, change, message) -> None:

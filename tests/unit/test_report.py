@@ -86,7 +86,10 @@ def test_replicates_are_averaged_per_query(tmp_path: Path) -> None:
     findings = Findings(tmp_path)
     assert findings.interval is not None
     assert findings.interval.value == pytest.approx(0.431)
-    assert findings.interval.items == 200
+    assert (findings.interval.items, findings.interval.seeds) == (200, 3)
+    assert "over 3 seeds × 200 queries)" in answer(findings)
+    assert "hold for other seeds and other queries" in " ".join(notes(findings))
+    assert "3 seeds × 200 queries of the test split" in report.write(tmp_path).read_text()
     assert findings.seeds == 3
     assert not any("One seed" in text for text in [*caveats(findings), *notes(findings)])
 

@@ -11,6 +11,8 @@ from tokenizers.processors import TemplateProcessing
 from trainables import encoders, overrides
 from trainables.collapse import judge
 from trainables.context import Context
+from trainables.history import History
+from trainables.recipe import Optimiser
 from trainables.retromae.config import CollapseLimits, Config, Pretraining, prepare
 from trainables.retromae.recipe import build
 from trainables.retromae.rules import rules
@@ -226,7 +228,7 @@ STEPS, PRETRAINING, ENTROPY = 200, 80, 6.5
 CHANCE = math.log(32)
 
 
-def history(steps=STEPS, **signals):
+def history(steps=STEPS, pretrained=PRETRAINING, **signals):
     """`steps` entries of a healthy run, with some signals replaced by functions of the step (from 0)."""
     pretraining = {
         "encoder_loss": lambda t: 3.0,
@@ -236,21 +238,27 @@ def history(steps=STEPS, **signals):
     finetuning = {"contrastive": lambda t: 2.0, "candidates": lambda t: 32.0, "accuracy": lambda t: 0.4}
     entries = []
     for t in range(steps):
-        stage = pretraining if t < PRETRAINING else finetuning
+        stage = pretraining if t < pretrained else finetuning
         names = {"spread": lambda t: 0.3} | stage
         entry = {name: signals.get(name, signal)(t) for name, signal in names.items()}
-        if t % 10 or t >= PRETRAINING:
+        if t % 10 or t >= pretrained:
             entry.pop("embedding_gain", None)
         entry["loss"] = entry.get("contrastive", entry.get("encoder_loss", 0) + entry.get("decoder_loss", 0))
         entries.append(entry | {"grad_norm": 1.0})
     return entries
 
 
-def verdict(entries, entropy=ENTROPY, limits=None, **config):
+def verdict(entries, entropy=ENTROPY, limits=None, steps=STEPS, **config):
+    """Step of the run and reason of its end, or None."""
     limits = CollapseLimits(**{"decoder_grace": 1} | (limits or {}))
-    applied = rules(Config(steps=STEPS, collapse_limits=limits, **config), entropy)
-    for step in range(1, len(entries) + 1):
-        reason = judge(entries[:step], applied)
+    asked = Config(steps=steps, collapse_limits=limits, **config)
+    applied, past = rules(asked, entropy), None
+    for step, signals in enumerate(entries, start=1):
+        stage, place = asked.stage_of(step - 1)
+        if place == 0:
+            past = History(stage.name, stage.steps) if past is None else past.then(stage.name, stage.steps)
+        past.add(signals)
+        reason = judge(past, applied)
         if reason is not None:
             return step, reason
     return None
@@ -269,9 +277,10 @@ def test_a_decoder_that_stays_at_the_unigram_entropy_stops_after_the_grace():
 
 
 def test_a_decoder_that_falls_slowly_has_until_the_deadline():
-    step, reason = verdict(history(decoder_loss=lambda t: 30 * 0.98**t))
+    step, reason = verdict(history(decoder_loss=lambda t: 30 * 0.99**t))
     assert step == 40
-    assert "after 40 of 80 steps" in reason
+    assert "after 40 of 80 steps, and falling too slowly" in reason
+    assert verdict(history(decoder_loss=lambda t: 30 * 0.97**t)) is None, "it reaches the entropy by the end"
 
 
 def test_a_decoder_that_has_beaten_the_entropy_by_little_is_left_alone():
@@ -288,7 +297,7 @@ def test_mlm_is_judged_by_its_encoder():
 
 def test_a_decoder_that_ignores_the_embedding():
     step, reason = verdict(history(embedding_gain=lambda t: 0.0002))
-    assert step == 41, "the fifth measurement"
+    assert step == 50, "five measurements, one in ten steps"
     assert "ignores the embedding" in reason
     assert verdict(history(embedding_gain=lambda t: 0.0002 if t < 30 else 0.02)) is None
     assert verdict(history(embedding_gain=lambda t: 0.0002), limits={"decoder_grace": 70})[0] == 70
@@ -306,19 +315,46 @@ def test_the_first_fine_tuning_steps_are_not_compared_with_pretraining():
 
 
 def test_embeddings_that_become_one_point_in_either_stage():
-    for start in (20, 120):
+    for start, window in ((20, 10), (120, 12)):
         step, reason = verdict(history(spread=lambda t, start=start: 0.3 if t < start else 1e-7))
-        assert step == start + 10
+        assert step == start + window
         assert "one direction" in reason
 
 
 def test_fine_tuning_at_chance():
-    step, reason = verdict(history(contrastive=lambda t: CHANCE))
+    guessing = {"contrastive": lambda t: CHANCE, "accuracy": lambda t: 1 / 32}
+    step, reason = verdict(history(**guessing))
     assert step == PRETRAINING + 24
     assert "contrastive loss 3.466 against 3.466 of a model that knows nothing" in reason
+    warm = verdict(history(**guessing), optimiser=Optimiser(warmup=0.5))
+    assert warm[0] == PRETRAINING + 60 + 12, "a window behind the warm-up"
     none = Pretraining(objective="none")
-    entries = history(contrastive=lambda t: CHANCE)[PRETRAINING:]
+    entries = history(**guessing)[PRETRAINING:]
     assert verdict(entries, entropy=None, pretraining=none)[0] == 24
+
+
+@pytest.mark.parametrize("steps", [250, 2_500, 50_000])
+def test_both_stages_are_judged_by_shares_of_their_steps(steps):
+    """Losses that fall all along, by little in ten steps of a long run, and ones that do not."""
+    first = round(0.4 * steps)
+
+    def course(before, after):
+        entries = history(steps, first, **{
+            "decoder_loss": lambda t: before(t / first), "contrastive": lambda t: after((t - first) / (steps - first)),
+            "accuracy": lambda t: 1 / 32 if t < first + 0.25 * (steps - first) else 0.5,
+        })  # fmt: skip
+        return verdict(entries, steps=steps)
+
+    def falls(x):
+        return 60 * math.exp(-6 * x)
+
+    assert course(falls, lambda x: 60 * math.exp(-12 * x)) is None
+    step, reason = course(lambda x: 6.6, falls)
+    assert step == pytest.approx(0.2 * first, rel=0.02)
+    assert "decoder loss" in reason
+    step, reason = course(falls, lambda x: CHANCE)
+    assert step == pytest.approx(first + 0.2 * (steps - first), rel=0.02)
+    assert "contrastive loss" in reason
 
 
 def test_non_finite_loss():

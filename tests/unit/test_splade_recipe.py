@@ -1,5 +1,6 @@
 """What the SPLADE recipe refuses, and that a batch is a function of seed and step."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -83,12 +84,26 @@ def test_config_that_cannot_be_honoured(config, message):
 
 
 @pytest.mark.parametrize(("config", "message"), [
-    ({"hard_negatives": 2}, "hard_negatives is 2, but 1 of 1 examples"),
+    ({"hard_negatives": 2}, "hard_negatives is 2, but 2 of 2 examples"),
     ({"hard_negatives": 1, "distillation": "margin_mse"}, "without scores"),
     ({"document_length": 10_000}, "document_length is 10000, but backbone 'embedded' takes at most 512"),
 ])  # fmt: skip
 def test_data_or_backbone_that_cannot_be_used(config, message, tmp_path):
-    (tmp_path / "pairs.jsonl").write_text('{"query": "a", "positive": "b", "negatives": ["c"]}\n')
+    rows = ({"query": query, "positive": f"on {query}", "negatives": ["c"]} for query in "ab")
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    context = Context(seed=0, folder=tmp_path, device=torch.device("cpu"))
+    with pytest.raises(ValueError, match=message):
+        build(Config(train={"source": str(tmp_path / "pairs.jsonl")}, **config), context)
+
+
+@pytest.mark.parametrize(("rows", "config", "message"), [
+    ([{"positive": "p"}] * 3, {}, "all 3 positives are the same text, so that no query has another document"),
+    ([{"positive": "p", "scores": [2, 2]}, {"positive": "q", "scores": [1.0, 1.0]}],
+     {"hard_negatives": 1, "distillation": "kl"}, "has the same score for its positive and its negatives"),
+])  # fmt: skip
+def test_a_term_that_has_nothing_to_work_on_is_refused(rows, config, message, tmp_path):
+    rows = ({"query": f"q{n}", "negatives": ["c"]} | row for n, row in enumerate(rows))
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     context = Context(seed=0, folder=tmp_path, device=torch.device("cpu"))
     with pytest.raises(ValueError, match=message):
         build(Config(train={"source": str(tmp_path / "pairs.jsonl")}, **config), context)

@@ -39,14 +39,25 @@ class PairData(Section):
     """Name of a column of files and `datasets`; so are the next two."""
     sentence2: str = "sentence2"
     label: str = "label"
-    lowest: Finite = 0.0
-    """A label below this or above `highest` is an error in the data."""
-    highest: Finite = 5.0
+    lowest: Finite | None = None
+    """A label below this or above `highest` is an error in the data. None takes both from the source: 0 to 5 for
+    `stsb:`, otherwise the narrowest of 0 to 1, 1 to 5 and 0 to 5 that holds all labels."""
+    highest: Finite | None = None
+    label_words: tuple[str, ...] = ()
+    """Labels that are words, the least alike first, at equal distances from 0 to 1. Words such as yes and no, and those
+    of entailment, are known without."""
 
     @model_validator(mode="after")
     def _range(self) -> PairData:
-        if self.lowest >= self.highest:
+        if (self.lowest is None) != (self.highest is None):
+            raise ValueError(
+                f"lowest is {self.lowest} and highest {self.highest}: a range is declared with both, or left to the "
+                "source with neither"
+            )
+        if self.lowest is not None and self.highest is not None and self.lowest >= self.highest:
             raise ValueError(f"lowest is {self.lowest:g} and highest {self.highest:g}: lowest must be smaller")
+        if len(self.label_words) == 1 or len({word.lower() for word in self.label_words}) < len(self.label_words):
+            raise ValueError(f"label_words={list(self.label_words)}: at least two different words are needed")
         return self
 
 
@@ -77,9 +88,12 @@ class CollapseLimits(Section):
     """When the rules of `trainables.angle.rules` call a run hopeless."""
 
     window: PositiveInt = 10
-    """Steps that signals are averaged over; a twentieth of all steps where that is more."""
+    """Steps that are judged together; a tenth of all steps where that is more."""
     deadline: Fraction = 0.5
     """Share of all steps after which the ranking loss must be below chance or falling."""
+    plateau: PositiveInt = 250
+    """Steps, those of the warm-up not counted, in which a ranking loss may stand at chance however short the run:
+    AnglE's first plateau was seen to take 100 to 220."""
     at_chance: Fraction = 0.995
     """A ranking loss from this share of ln(1 + comparisons) on counts as chance."""
     spread: PositiveFinite = 1e-4
@@ -119,8 +133,9 @@ class Config(TrainerConfig):
     in_batch_weight: NonNegativeFinite = 1.0
     """Weight of the cross-entropy of alike pairs among the other second sentences of the batch."""
     in_batch_scale: PositiveFinite = 20.0
-    positive_label: Finite = 4.0
-    """From this label on two sentences are alike for the in-batch term."""
+    positive_label: Finite | None = None
+    """From this label on two sentences are alike for the in-batch term; None is four fifths up the range of the labels,
+    4 where they go from 0 to 5."""
 
     data: PairData = PairData()
     retrieval: RetrievalData = RetrievalData()
@@ -149,11 +164,10 @@ class Config(TrainerConfig):
                 "angle_weight, cosine_weight and in_batch_weight are all 0: nothing is left to learn from; "
                 "at least one must be above 0"
             )
-        if self.in_batch_weight and not self.data.lowest <= self.positive_label <= self.data.highest:
-            raise ValueError(
-                f"positive_label={self.positive_label:g} is outside the range of the labels, "
-                f"{self.data.lowest:g} to {self.data.highest:g}"
-            )
+        lowest, highest, alike = self.data.lowest, self.data.highest, self.positive_label
+        known = lowest is not None and highest is not None and alike is not None
+        if self.in_batch_weight and known and not lowest <= alike <= highest:  # type: ignore[operator]
+            raise ValueError(f"positive_label={alike:g} is outside the range of the labels, {lowest:g} to {highest:g}")
         return self
 
     @property
@@ -179,12 +193,14 @@ come too: `ndcg_at_10_32`."""
 
 def prepare(config: Config) -> Prepared:
     """See `trainables.recipe`."""
+    from trainables.angle.grading import grading
     from trainables.data.pairs import pair_sets
 
     cache = Path(config.cache) if config.cache else None
-    facts: dict[str, str] = {}
-    notes: list[str] = []
-    for split, part in pair_sets(config.data, cache).items():
+    sets = pair_sets(config.data, cache)
+    graded = grading(config, sets)
+    facts, notes = dict(graded.facts), list(graded.notes)
+    for split, part in sets.items():
         facts |= {
             f"data.{split}": part.name,
             f"data.{split}.identity": part.identity,

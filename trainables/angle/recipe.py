@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from trainables import distributed, encoders
 from trainables.angle import losses
 from trainables.angle.config import Config
+from trainables.angle.grading import Grading, grading
 from trainables.angle.model import SentenceEncoder, export
 from trainables.angle.rules import rules
 from trainables.data.order import indices, share
@@ -43,7 +44,7 @@ def build(config: Config, context: Reach) -> AngleRecipe:
         raise ValueError(f"length is {config.length}, but backbone {config.backbone!r} takes at most {longest} tokens")
     collection = config.retrieval.data()
     retrieval = None if collection is None else Retrieval(collection, folder)
-    return AngleRecipe(config, context, model, tokenizer, sets, retrieval)
+    return AngleRecipe(config, context, model, tokenizer, sets, retrieval, grading(config, sets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class Batch:
     labels: torch.Tensor
     """(pairs,) float64, so that equal labels stay equal."""
     excluded: torch.Tensor | None
-    """(pairs, pairs) second texts that are no negatives of a first text; None without an in-batch term."""
+    """(pairs, pairs) second texts that are no negatives of a first text; None without a term or alike pairs."""
 
 
 class AngleRecipe:
@@ -119,9 +120,10 @@ class AngleRecipe:
         tokenizer: Any,
         sets: dict[Role, PairSet],
         retrieval: Retrieval | None,
+        grading: Grading,
     ) -> None:
         self.config, self.context, self.tokenizer, self.retrieval = config, context, tokenizer, retrieval
-        self.data, self.sets = sets["train"], sets
+        self.data, self.sets, self.alike = sets["train"], sets, grading.alike
         self.model = model.to(context.device)
         self.encoder = Encoder(self.model, tokenizer, config, context.device)
         self.weights = torch.tensor(config.weights, device=context.device)
@@ -130,7 +132,11 @@ class AngleRecipe:
             f"{split}.{key}": value
             for split, part in sets.items()
             for key, value in (("data", part.name), ("identity", part.identity), ("pairs", len(part.pairs)))
-        } | {"parameters": sum(p.numel() for p in model.parameters() if p.requires_grad), "embedding": model.size}
+        } | {
+            "labels": grading.facts["data.labels"],
+            "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+            "embedding": model.size,
+        }
         if retrieval is not None:
             self.description |= {f"retrieval.{key}": value for key, value in retrieval.description.items()}
 
@@ -143,7 +149,7 @@ class AngleRecipe:
         pairs = [self.data.pairs[i] for i in indices(step, config.batch_size, len(self.data.pairs), context.seed)]
         mine = share(pairs, context.rank, context.world_size)
         excluded = None
-        if config.in_batch_weight:
+        if config.in_batch_weight and any(pair.label >= self.alike for pair in pairs):
             excluded = torch.tensor(
                 [
                     [i != j and one.second == other.second for j, other in enumerate(pairs)]
@@ -171,11 +177,12 @@ class AngleRecipe:
             similarity = losses.cosine(x, y, config.dims)
             terms["cosine"] = config.cosine_weight, losses.cosent(similarity, labels, config.scale)
         if batch.excluded is not None:
-            alike = labels >= config.positive_label
-            term = losses.in_batch(x, y, alike, batch.excluded, config.dims, config.in_batch_scale)
+            term = losses.in_batch(x, y, labels >= self.alike, batch.excluded, config.dims, config.in_batch_scale)
             terms["in_batch"] = config.in_batch_weight, term
         weights = self.weights.to(x.dtype)
-        total = torch.stack([weight * (weights * term).sum() for weight, term in terms.values()]).sum()
+        # A batch without alike pairs may leave no term at all; its gradient is 0 then.
+        parts = [weight * (weights * term).sum() for weight, term in terms.values()] or [0 * (x.sum() + y.sum())]
+        total = torch.stack(parts).sum()
         with torch.no_grad():
             signals: dict[str, torch.Tensor | float] = {
                 name: (weights * term).sum() / weights.sum() for name, (_, term) in terms.items()

@@ -6,65 +6,60 @@ Chance is ln(1 + comparisons): the ranking loss of a model to which all pairs ar
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
+from trainables import collapse
 from trainables.angle.config import Config
-from trainables.collapse import Rule, Signals
+from trainables.collapse import Rule, trend, unless_improving, warm
+from trainables.history import History
 
 FALLING = 0.98
-"""A loss falls if its mean over the window is below this share of its mean over the window before."""
+"""A ranking loss falls if it is below this share of what it was over the window before, or, beyond its noise, at a pace
+that brings it below chance by the end."""
 
 LEARNING = 0.98
 """An in-batch loss below this share of ln(batch size) is better than guessing."""
 
-SHARE = 0.05
-"""A window is at least this share of all steps: in a long run a loss falls slowly."""
+ABOVE = 1.05
+"""A ranking loss from this share of chance on is no plateau, which lies at chance."""
 
 
 def rules(config: Config) -> tuple[Rule, ...]:
     """The rules that apply to `config`."""
     limits, steps = config.collapse_limits, config.steps
-    window = max(limits.window, round(SHARE * steps))
+    window = History("train", steps).window(limits.window)
+    warmed = warm(config.optimiser.warmup, steps)
+    deadline = max(limits.deadline * steps, warmed + 2 * window)
 
-    def one_point(history: Sequence[Signals]) -> str | None:
-        """Embeddings that have all become the same direction: their cosines carry nothing any more."""
-        recent = [signals["spread"] for signals in history[-window:]]
-        if len(history) < window or max(recent) >= limits.spread:
-            return None
-        return (
-            f"all embeddings have become one direction: their mean squared distance from their centre was at most "
-            f"{max(recent):.2g} for {window} steps"
-        )
+    def one_point(history: History) -> str | None:
+        return collapse.one_point(history, window, limits.spread)
 
-    def at_chance(history: Sequence[Signals]) -> str | None:
+    def at_chance(history: History) -> str | None:
         """A ranking loss at or above chance past the deadline that does not fall.
 
-        Not before: AnglE often draws all embeddings together first, stands at chance for a hundred steps, because
-        the order of two texts means nothing and its similarity knows little else there, and then learns.
+        At chance not before the plateau can be over: AnglE often draws all embeddings together first, stands there
+        for more than a hundred steps however many there are in all, because the order of two texts means nothing and
+        its similarity knows little else there, and then learns.
         """
-        if len(history) < max(2 * window, limits.deadline * steps):
+        if history.done < deadline:
             return None
-        recent = history[-window:]
-        now, before = _mean(recent, "ranking"), _mean(history[-2 * window : -window], "ranking")
-        chance = math.fsum(map(_chance, recent)) / window
-        if now < limits.at_chance * chance or now < FALLING * before or alike_learns(recent):
+        ranking = trend(history, "ranking", window)
+        chance = math.log1p(history.typical("comparisons", window))
+        below, left = limits.at_chance * chance, (steps - history.done) / window
+        falls = ranking.now < FALLING * ranking.before or (ranking.falls() and ranking.reaches(below, left))
+        if ranking.now < below or falls or alike_learns(history):
+            return None
+        if ranking.now < ABOVE * chance and history.done < warmed + limits.plateau:
             return None
         return (
-            f"the ranking loss is {now:.4g} after {len(history)} of {steps} steps and does not fall; a model to which "
-            f"all pairs are equally alike has ln(1 + comparisons), here {chance:.4g}"
+            f"the ranking loss is {ranking.now:.4g} after {history.done} of {steps} steps and does not fall; a model "
+            f"to which all pairs are equally alike has ln(1 + comparisons), here {chance:.4g}"
         )
 
-    def alike_learns(recent: Sequence[Signals]) -> bool:
+    def alike_learns(history: History) -> bool:
         """Whether the in-batch term tells alike pairs from others, which can carry a ranking that is still flat."""
-        chance = math.log(config.batch_size)
-        return config.in_batch_weight > 0 and _mean(recent, "in_batch") < LEARNING * chance
+        return bool(history.past("in_batch", window)) and history.typical("in_batch", window) < LEARNING * math.log(
+            config.batch_size
+        )
 
-    return (one_point, at_chance) if config.angle_weight or config.cosine_weight else (one_point,)
-
-
-def _mean(history: Sequence[Signals], name: str) -> float:
-    return math.fsum(signals[name] for signals in history) / len(history)
-
-
-def _chance(signals: Signals) -> float:
-    return math.log1p(signals["comparisons"])
+    found: tuple[Rule, ...] = (one_point, at_chance) if config.angle_weight or config.cosine_weight else (one_point,)
+    return tuple(unless_improving("spearman", limits.window, rule) for rule in found)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from trainables.data import assemble, local
+from trainables.data.labels import Labels
 
 if TYPE_CHECKING:
     from trainables.angle.config import PairData
@@ -47,17 +47,18 @@ class PairSet:
 def pair_sets(data: PairData, cache: Path | None = None) -> dict[Role, PairSet]:
     """The three splits that `data` names.
 
-    ValueError where a source cannot be read, a split is not named, a label is no number in the declared range,
-    or all labels of a split are equal, which leaves nothing to rank.
+    ValueError where a source cannot be read, a split is not named, a label is not what `Labels` reads, or all labels
+    of a split are equal, which leaves nothing to rank.
     """
+    labels = Labels(data)
     if data.train == "embedded" and data.validation is None and data.test is None:
         from trainables.data.embedded_pairs import embedded_pairs
 
-        return {role: _checked(name, found, data) for role, (name, found) in embedded_pairs(cache).items()}
-    return {role: _read(role, data) for role in ROLES}
+        return {role: _checked(name, found) for role, (name, found) in embedded_pairs(cache).items()}
+    return {role: _read(role, data, labels) for role in ROLES}
 
 
-def _read(role: Role, data: PairData) -> PairSet:
+def _read(role: Role, data: PairData, labels: Labels) -> PairSet:
     source = getattr(data, role)
     if source is None and data.train.startswith("datasets:"):
         from trainables.data.hub import has_splits
@@ -76,12 +77,12 @@ def _read(role: Role, data: PairData) -> PairSet:
         from trainables.data.hub import datasets_rows
 
         numbered = enumerate(datasets_rows(rest, role))
-        found = (_pair(row, data, f"{source}, {role} row {n}", n) for n, row in numbered)
+        found = (_pair(row, data, labels, f"{source}, {role} row {n}", n) for n, row in numbered)
     elif colon and kind == "stsb":
-        found = (_pair(row, data, where, n) for n, (where, row) in enumerate(_stsb(_file(role, rest), data)))
+        found = (_pair(row, data, labels, where, n) for n, (where, row) in enumerate(_stsb(_file(role, rest), data)))
     else:
-        found = (_pair(row, data, where, n) for n, (where, row) in enumerate(local.rows(_file(role, source))))
-    return _checked(source, found, data)
+        found = (_pair(row, data, labels, where, n) for n, (where, row) in enumerate(local.rows(_file(role, source))))
+    return _checked(source, found)
 
 
 def _file(role: Role, source: str) -> Path:
@@ -100,7 +101,7 @@ def _stsb(path: Path, data: PairData) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{path}, line {number}", {data.label: cells[4], data.sentence1: cells[5], data.sentence2: cells[6]}
 
 
-def _pair(row: Mapping[str, Any], data: PairData, where: str, number: int) -> GradedPair | None:
+def _pair(row: Mapping[str, Any], data: PairData, labels: Labels, where: str, number: int) -> GradedPair | None:
     """The pair in one row; None where a sentence is null or blank."""
     for key in ("sentence1", "sentence2", "label"):
         if getattr(data, key) not in row:
@@ -110,21 +111,10 @@ def _pair(row: Mapping[str, Any], data: PairData, where: str, number: int) -> Gr
     )
     if not first.strip() or not second.strip():
         return None
-    return GradedPair(str(number), first, second, _label(row[data.label], data, f"{where}: column {data.label!r}"))
+    return GradedPair(str(number), first, second, labels.read(row[data.label], f"{where}: column {data.label!r}"))
 
 
-def _label(value: Any, data: PairData, where: str) -> float:
-    accepted = f"a number from data.lowest={data.lowest:g} to data.highest={data.highest:g}"
-    try:
-        label = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        label = math.nan
-    if not data.lowest <= label <= data.highest:
-        raise ValueError(f"{where} is {value!r}; accepted is {accepted}")
-    return label
-
-
-def _checked(name: str, found: Iterable[GradedPair | None], data: PairData) -> PairSet:
+def _checked(name: str, found: Iterable[GradedPair | None]) -> PairSet:
     rows = list(found)
     pairs = [pair for pair in rows if pair is not None]
     left_out = len(rows) - len(pairs)
@@ -132,8 +122,6 @@ def _checked(name: str, found: Iterable[GradedPair | None], data: PairData) -> P
         blank = f"; {assemble.counted(left_out, 'row')} without one of the sentences" if left_out else ""
         raise ValueError(f"{name}: no pairs{blank}")
     notes = [f"{name}: {assemble.counted(left_out, 'pair')} of {len(rows):,} left out, without one of the sentences"]
-    for pair in (min(pairs, key=lambda p: p.label), max(pairs, key=lambda p: p.label)):
-        _label(pair.label, data, f"{name}: the label of pair {pair.id!r}")
     if len({pair.label for pair in pairs}) == 1:
         raise ValueError(f"{name}: all {len(pairs)} labels are {pairs[0].label:g}, so there is nothing to rank")
     digest = hashlib.sha256()

@@ -34,16 +34,16 @@ class CollapseLimits(Section):
     """When the rules of `trainables.retromae.rules` call a run hopeless. Shares are of the steps of the stage."""
 
     window: PositiveInt = 10
-    """Steps that are judged together."""
+    """Steps that are judged together; a tenth of the stage's where that is more."""
     grace: Fraction = 0.2
-    """Share in which a loss at chance is still no reason to stop."""
+    """Share in which a loss at chance is still no reason to stop; a window past the warm-up at least."""
     deadline: Fraction = 0.5
-    """Share after which a loss must be below chance, falling or not."""
+    """Share after which a loss must be below chance, or get there at its pace."""
     decoder_grace: PositiveInt = 500
     """Steps in which a decoder may know no more than frequencies, and not heed the embedding, however short the
     stage: its layers are new. A basic decoder on small texts was seen to take 180 steps."""
     probes: PositiveInt = 5
-    """The decoder ignores the embedding if it did so at this many measurements in a row."""
+    """The decoder ignores the embedding if it did so at this many measurements in a row, and for a window at least."""
     jump: Annotated[float, Field(gt=1, allow_inf_nan=False)] = 1.5
     """A pre-training loss that is this many times what it was over the window before, and stays there, has diverged."""
     spread: PositiveFinite = 1e-5

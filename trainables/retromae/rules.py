@@ -1,14 +1,13 @@
 """When a RetroMAE run is hopeless, told from its signals alone. Imports neither torch nor ray.
 
-Each stage is judged by its own steps. What is typical of a window is its median, so that a single spike is no verdict.
+Each stage is judged by its own steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import log
-
-from trainables.collapse import Rule, Signals, at_chance, typical
+from trainables import collapse
+from trainables.collapse import Rule, at_chance, trend, unless_improving, warm
+from trainables.history import History
 from trainables.retromae.config import Config
 
 NOTHING = 1e-3
@@ -17,15 +16,16 @@ NOTHING = 1e-3
 
 def rules(config: Config, entropy: float | None) -> tuple[Rule, ...]:
     """The rules that apply to `config`; `entropy` is that of the text's tokens, None where no text is used."""
-    limits, before = config.collapse_limits, config.pretraining_steps
-    window = limits.window
-    grace = max(limits.grace * before, limits.decoder_grace)
+    limits = config.collapse_limits
+    # The last stage is fine-tuning; where there is pre-training it is the first.
+    pretraining, finetuning = config.stages[0], config.stages[-1]
+    predicting = "decoder" if config.pretraining.objective == "retromae" else "encoder"
 
-    def no_better_than_frequencies(history: Sequence[Signals]) -> str | None:
+    def no_better_than_frequencies(history: History) -> str | None:
         """A pre-training loss that does not come below the unigram entropy of the text."""
-        if len(history) > before or entropy is None:
+        if history.stage != "pretrain" or entropy is None:
             return None
-        predicting = "decoder" if config.pretraining.objective == "retromae" else "encoder"
+        window, grace = history.window(limits.window), new_layers(history)
         return at_chance(
             history,
             f"{predicting}_loss",
@@ -33,64 +33,53 @@ def rules(config: Config, entropy: float | None) -> tuple[Rule, ...]:
             "a model that knows only how frequent each token is",
             window=window,
             grace=grace,
-            deadline=max(limits.deadline * before, grace),
-            steps=before,
+            deadline=max(limits.deadline * history.steps, grace),
             # A basic decoder leaves this value slowly, by a few hundredths in hundreds of steps, and still learns.
             share=1.0,
         )
 
-    def ignoring_the_embedding(history: Sequence[Signals]) -> str | None:
+    def ignoring_the_embedding(history: History) -> str | None:
         """A decoder that does as well with the embedding of another text."""
-        if len(history) > before or len(history) < grace:
+        span = max(history.window(limits.window), limits.probes * config.pretraining.probe_every)
+        if history.stage != "pretrain" or history.done < max(span, new_layers(history)):
             return None
-        span = history[-limits.probes * config.pretraining.probe_every :]
-        gains = [signals["embedding_gain"] for signals in span if "embedding_gain" in signals]
-        if len(gains) < limits.probes or max(gains) >= NOTHING:
+        gain = max(block.middle for block in history.past("embedding_gain", span))
+        if gain >= NOTHING:
             return None
         return (
-            f"the decoder ignores the embedding: at {limits.probes} measurements in a row another text's embedding "
-            f"cost it at most {max(gains):.2g} nats per token"
+            f"the decoder ignores the embedding: for {span} steps another text's embedding cost it at most "
+            f"{gain:.2g} nats per token"
         )
 
-    def diverged(history: Sequence[Signals]) -> str | None:
+    def diverged(history: History) -> str | None:
         """A pre-training loss that jumps and stays where it is."""
-        if len(history) > before or len(history) < 2 * window:
+        window = history.window(limits.window)
+        if history.stage != "pretrain" or history.done < 2 * window:
             return None
-        now, earlier = typical(history, "loss", window), typical(history, "loss", window, ago=window)
-        if now < limits.jump * earlier:
+        loss = trend(history, "loss", window)
+        if loss.now < limits.jump * loss.before or not loss.stays(1.0):
             return None
-        return f"the loss jumped from {earlier:.4g} to {now:.4g} and has stayed there for {window} steps"
+        return f"the loss jumped from {loss.before:.4g} to {loss.now:.4g} and has stayed there for {window} steps"
 
-    def one_point(history: Sequence[Signals]) -> str | None:
-        """Embeddings that have all become the same direction: their similarities carry nothing any more."""
-        if len(history) < window:
-            return None
-        widest = max(signals["spread"] for signals in history[-window:])
-        if widest >= limits.spread:
-            return None
-        return (
-            f"all embeddings have become one direction: their mean squared distance from their centre was at most "
-            f"{widest:.2g} for {window} steps"
-        )
+    def one_point(history: History) -> str | None:
+        return collapse.one_point(history, history.window(limits.window), limits.spread)
 
-    def guessing(history: Sequence[Signals]) -> str | None:
+    def guessing(history: History) -> str | None:
         """A fine-tuning loss that stays that of a model that knows nothing."""
-        own = history[before:]
-        if not own:
+        if history.stage != finetuning.name:
             return None
-        steps = config.stages[-1].steps
-        return at_chance(
-            own,
-            "contrastive",
-            log(own[-1]["candidates"]),
-            "a model that knows nothing",
-            window=window,
-            grace=limits.grace * steps,
-            deadline=limits.deadline * steps,
-            steps=steps,
-        )
+        steps, window = history.steps, history.window(limits.window)
+        grace = max(limits.grace * steps, warm(finetuning.optimiser.warmup, steps) + window)
+        deadline = max(limits.deadline * steps, grace + window)
+        return collapse.guessing(history, window=window, grace=grace, deadline=deadline, queries=config.batch_size)
 
-    pretraining: tuple[Rule, ...] = (no_better_than_frequencies, diverged) if before else ()
+    def new_layers(history: History) -> float:
+        """Steps in which pre-training may know nothing."""
+        warmed = warm(pretraining.optimiser.warmup, history.steps)
+        return max(limits.grace * history.steps, warmed + history.window(limits.window), limits.decoder_grace)
+
+    found: tuple[Rule, ...] = (no_better_than_frequencies, diverged) if pretraining is not finetuning else ()
     if config.pretraining.objective == "retromae":
-        pretraining = (*pretraining, ignoring_the_embedding)
-    return (*pretraining, one_point, guessing)
+        found = (*found, ignoring_the_embedding)
+    judged = (unless_improving("ndcg_at_10", limits.window, rule) for rule in (one_point, guessing))
+    return (*found, *judged)

@@ -33,11 +33,12 @@ class CollapseLimits(Section):
     """When the rules of `trainables.splade.rules` call a run hopeless."""
 
     window: PositiveInt = 10
-    """Steps that are judged together."""
+    """Steps that are judged together; a tenth of all steps where that is more."""
     grace: Fraction = 0.2
-    """Share of all steps in which a loss at chance is still no reason to stop."""
+    """Share of all steps in which a loss at chance is still no reason to stop; a window past the warm-up at least."""
     deadline: Fraction = 0.5
-    """Share of all steps after which the loss must be below chance and the vectors sparse or sparsifying."""
+    """Share of all steps after which the loss must be below chance, or get there at its pace, and the vectors sparse
+    or sparsifying; these two windows past warm-up and ramp at least."""
     dense_share: Fraction = 0.5
     """A document vector with more than this share of the vocabulary active is dense."""
     explosion: PositiveFinite = 10.0

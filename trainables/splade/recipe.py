@@ -29,6 +29,11 @@ def build(config: Config, context: Reach) -> SpladeRecipe:
     batches = Batches(data, config.batch_size, config.hard_negatives, context)
     if config.distillation != "none" and any(example.scores is None for example in data.examples):
         raise ValueError(f"distillation is {config.distillation!r}, but {data.name} has examples without scores")
+    if config.distillation != "none" and all(len(set(example.scores or ())) < 2 for example in data.examples):
+        raise ValueError(
+            f"distillation is {config.distillation!r}, but every example of {data.name} has the same score for its "
+            "positive and its negatives: there is nothing to learn from them"
+        )
     mlm, tokenizer = encoders.load_masked_lm(config.backbone, trust_remote_code=config.trust_remote_code)
     longest = encoders.longest_input(mlm, tokenizer)
     for key, length in (("query_length", config.query_length), ("document_length", config.document_length)):

@@ -1,16 +1,15 @@
 """When a SPLADE run is hopeless, told from its signals alone. Imports neither torch nor ray.
 
-Chance is ln(candidates): the contrastive loss of a model that scores all candidates alike. What is typical of a
-window is its median: healthy runs have single steps of 20 times their usual loss.
+Chance is ln(candidates): the contrastive loss of a model that scores all candidates alike.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from statistics import fmean
 
-from trainables.collapse import FALLING, Rule, Signals, at_chance, typical
+from trainables import collapse
+from trainables.collapse import FALLING, Rule, trend, unless_improving, warm
+from trainables.history import History
 from trainables.splade.config import Config
 
 SPARSIFYING = 0.98
@@ -23,75 +22,71 @@ SATURATED = 100.0
 def rules(config: Config, vocabulary: int) -> tuple[Rule, ...]:
     """The rules that apply to `config`, for vectors of `vocabulary` terms."""
     limits, steps = config.collapse_limits, config.steps
-    window = limits.window
+    window = History("train", steps).window(limits.window)
+    warmed = warm(config.optimiser.warmup, steps)
+    grace = max(limits.grace * steps, warmed + window)
+    deadline = max(limits.deadline * steps, grace + window)
+    ramped = max(limits.deadline * steps, config.ramp * steps + 2 * window, warmed + 2 * window)
 
-    def all_zero(history: Sequence[Signals]) -> str | None:
+    def all_zero(history: History) -> str | None:
         """Vectors without a term have no gradient, so they stay as they are."""
-        if len(history) < window:
+        if history.done < window:
             return None
         for side, name in (("active_document", "document"), ("active_query", "query")):
-            if all(signals[side] == 0 for signals in history[-window:]):
+            if all(block.highest == 0 for block in history.past(side, window)):
                 return f"all {name} vectors have been zero for {window} steps, so nothing can be learned any more"
         return None
 
-    def guessing(history: Sequence[Signals]) -> str | None:
+    def guessing(history: History) -> str | None:
         """A loss that stays that of a model that knows nothing."""
-        return at_chance(
-            history,
-            "contrastive",
-            _chance(history),
-            "a model that knows nothing",
-            window=window,
-            grace=limits.grace * steps,
-            deadline=limits.deadline * steps,
-            steps=steps,
-        )
+        return collapse.guessing(history, window=window, grace=grace, deadline=deadline, queries=config.batch_size)
 
-    def exploding(history: Sequence[Signals]) -> str | None:
+    def exploding(history: History) -> str | None:
         """Scores that grow many times over while the loss is above chance."""
-        if len(history) < 2 * window:
+        if history.done < 2 * window:
             return None
-        start, now = typical(history[:window], "score_scale", window), typical(history, "score_scale", window)
-        loss = typical(history, "contrastive", window)
-        if now < max(SATURATED, limits.explosion * start) or loss < _chance(history):
+        start, now = history.first("score_scale", window), history.typical("score_scale", window)
+        loss, chance = history.typical("contrastive", window), _chance(history, window)
+        if now < max(SATURATED, limits.explosion * start) or loss < chance:
             return None
         return (
             f"scores explode: {now:.4g} now, {start:.4g} at the start, "
-            f"with a contrastive loss of {loss:.4g} against {_chance(history):.4g} of a model that knows nothing"
+            f"with a contrastive loss of {loss:.4g} against {chance:.4g} of a model that knows nothing"
         )
 
-    def false_progress(history: Sequence[Signals]) -> str | None:
+    def false_progress(history: History) -> str | None:
         """A loss that falls because the scores shrink, while the ranking stays a matter of chance."""
-        if len(history) < max(3 * window, limits.grace * steps):
+        if history.done < max(3 * window, grace):
             return None
-        start, now = typical(history[:window], "contrastive", window), typical(history, "contrastive", window)
-        guess = 1 / history[-1]["candidates"]
-        lucky = guess + 2 * math.sqrt(guess * (1 - guess) / (window * config.batch_size))
-        accuracy = fmean(signals["accuracy"] for signals in history[-window:])
-        if now > FALLING * start or accuracy > lucky:
+        start, now = history.first("contrastive", window), history.typical("contrastive", window)
+        if now > FALLING * start or collapse.ranks(history, window, config.batch_size):
             return None
         return (
             f"false progress: the contrastive loss fell from {start:.4g} to {now:.4g}, but the positive ranks first "
-            f"for {accuracy:.1%} of the queries, and guessing would give {guess:.1%}"
+            f"for {collapse.accuracy(history, window):.1%} of the queries, and guessing would give "
+            f"{1 / history.typical('candidates', window):.1%}"
         )
 
-    def dense(history: Sequence[Signals]) -> str | None:
-        """Document vectors that are still dense past the deadline and get no sparser."""
-        if len(history) < max(2 * window, limits.deadline * steps):
+    def dense(history: History) -> str | None:
+        """Document vectors that are still dense under the full regulariser and get no sparser."""
+        if history.done < ramped:
             return None
-        now = typical(history, "active_document", window)
-        before = typical(history, "active_document", window, ago=window)
-        if now <= limits.dense_share * vocabulary or now < SPARSIFYING * before:
+        active = trend(history, "active_document", window)
+        if active.now <= limits.dense_share * vocabulary or not active.stays(SPARSIFYING):
             return None
         return (
-            f"document vectors are dense and get no sparser: {now:.0f} of {vocabulary} terms active after "
-            f"{len(history)} of {steps} steps, {before:.0f} over the {window} steps before"
+            f"document vectors are dense and get no sparser: {active.now:.0f} of {vocabulary} terms active after "
+            f"{history.done} of {steps} steps, {active.before:.0f} over the {window} steps before"
         )
 
     # Without InfoNCE the scale of the scores is the teacher's, and without a regulariser nothing sparsifies.
     contrastive = (exploding, guessing, false_progress) if config.contrastive_weight else ()
-    return (all_zero, *contrastive, *((dense,) if config.lambda_document else ()))
+    return (
+        all_zero,
+        *(unless_improving("ndcg_at_10", limits.window, rule) for rule in contrastive),
+        *((dense,) if config.lambda_document else ()),
+    )
 
 
-def _chance(history: Sequence[Signals]) -> float:
-    return math.log(history[-1]["candidates"])
+def _chance(history: History, window: int) -> float:
+    return math.log(history.typical("candidates", window))

@@ -1,0 +1,117 @@
+"""Every interval that is printed covers what it says: in simulations of few seeds, whatever it is that differs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from study.paired import over_seeds_and_items
+from study.pseudo_values import contributions, pearson_without, spearman_without
+from study.significance import crossed, mean, over_items
+
+SEEDS = (3, 5, 10)
+DOMINANT = {"seeds": (1.0, 1.0, 1.0), "items": (0.0, 2.0, 1.0), "mixed": (0.1, 1.2, 1.0)}
+"""Standard deviations of a difference between seeds, between items, and of what is left, at 150 items."""
+
+
+def covers(intervals, truth: float = 0.0) -> None:
+    share = np.mean([found.low < truth < found.high for found in intervals])
+    assert 0.92 <= share <= 0.98, share
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+@pytest.mark.parametrize("dominant", DOMINANT)
+def test_means_over_seeds_and_items(dominant, seeds) -> None:
+    draw, items, runs = np.random.default_rng(seeds), 150, 1_000
+    of_seeds, of_items, rest = DOMINANT[dominant]
+    tables = 0.3 + of_seeds * draw.standard_normal((runs, seeds, 1)) + of_items * draw.standard_normal((runs, 1, items))
+    covers((crossed(table + rest * draw.standard_normal((seeds, items))) for table in tables), 0.3)
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_means_over_seeds_alone_and_over_items_alone(seeds) -> None:
+    draw = np.random.default_rng(seeds)
+    covers((mean(gaps) for gaps in (0.3 + draw.standard_normal((1_000, seeds))).tolist()), 0.3)
+    # Per-query measures: many zeros and ones.
+    queries = np.round(draw.beta(0.4, 0.4, (1_000, 50)), 1)
+    covers((mean(values) for values in queries.tolist()), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("metric", "dominant", "seeds"),
+    [("spearman", dominant, seeds) for dominant in DOMINANT for seeds in SEEDS]
+    + [("pearson", "mixed", seeds) for seeds in SEEDS],
+)
+def test_correlations_over_seeds_and_items(metric, dominant, seeds) -> None:
+    """Two arms whose embeddings agree with graded labels equally well but for seed and pair: their difference is 0."""
+    draw, items, runs = np.random.default_rng(seeds + 100), 60, 1_000 // seeds
+    of_seeds, of_items, rest = {"seeds": (0.5, 0.2, 0.4), "items": (0.0, 0.8, 0.4), "mixed": (0.1, 0.6, 0.5)}[dominant]
+    ids = [str(i) for i in range(items)]
+    ranked = scipy.stats.rankdata if metric == "spearman" else np.asarray
+    found = []
+    for _ in range(runs):
+        labels = draw.integers(0, 11, items) / 2
+        arms, values = [], np.zeros((2, seeds))
+        for arm in range(2):
+            pairs = of_items * draw.standard_normal(items)
+            arms.append([])
+            for seed in range(seeds):
+                scale = np.exp(of_seeds * draw.standard_normal())
+                cosines = 0.3 * labels + scale * (pairs + rest * draw.standard_normal(items))
+                values[arm, seed] = np.corrcoef(ranked(cosines), ranked(labels))[0, 1]
+                arms[arm].append(
+                    {"label": dict(zip(ids, labels, strict=True)), "cosine": dict(zip(ids, cosines, strict=True))}
+                )
+        gap = float((values[1] - values[0]).mean())
+        found += over_seeds_and_items(arms[0], arms[1], metric, [], [gap])
+    covers(found)
+
+
+@pytest.mark.parametrize("ties", [1, 0])
+@pytest.mark.parametrize("items", [3, 12, 40])
+def test_leaving_one_out_is_leaving_it_out(items, ties) -> None:
+    draw = np.random.default_rng(items)
+    x, y = draw.standard_normal(items), draw.permutation(np.arange(items) % 5).astype(float)
+    x = np.round(x, 1) if ties else x
+    for ours, theirs in ((spearman_without, scipy.stats.spearmanr), (pearson_without, scipy.stats.pearsonr)):
+        whole, others = ours(x, y)
+        assert whole == pytest.approx(theirs(x, y)[0], abs=1e-12)
+        brute = [theirs(np.delete(x, i), np.delete(y, i))[0] for i in range(items)]
+        assert others == pytest.approx(np.array(brute), abs=1e-12)
+
+
+def test_a_side_without_differences_correlates_with_nothing() -> None:
+    for ours in (spearman_without, pearson_without):
+        whole, others = ours(np.ones(4), np.arange(4.0))
+        assert whole == 0
+        assert others.tolist() == [0, 0, 0, 0]
+
+
+def test_contributions_of_a_mean_are_its_values_and_none_where_they_are_missing() -> None:
+    items = {"ndcg_at_10": {"a": 0.5, "b": 0.7}, "label": {"a": 1.0, "b": 2.0}}
+    assert contributions(items, "ndcg_at_10", [], ["a", "b"]).tolist() == [[0.5], [0.7]]
+    assert contributions(items, "mrr_at_10", [], ["a", "b"]) is None
+    assert contributions(items, "spearman", [16], ["a", "b"]) is None
+
+
+def test_the_interval_is_students_where_one_component_is_all_there_is() -> None:
+    values = np.random.default_rng(0).standard_normal(8)
+    by_item, by_seed = crossed(np.tile(values, (4, 1))), crossed(np.tile(values[:, None], (1, 30)))
+    for found in (by_item, by_seed):
+        expected = mean(values.tolist())
+        assert (found.low, found.high, found.p) == pytest.approx((expected.low, expected.high, expected.p))
+    equal = crossed(np.full((3, 4), 0.25))
+    assert (equal.low, equal.high, equal.p) == (0.25, 0.25, 0.0)
+    with pytest.raises(ValueError, match="at least 2 of each, got 3 and 1"):
+        crossed(np.ones((3, 1)))
+
+
+def test_shared_items_and_seeds_are_paired() -> None:
+    one = [{"a": 0.5, "b": 0.7, "c": 0.9}, {"a": 0.6, "b": 0.7, "c": 0.8}]
+    other = [{"a": 0.4, "b": 0.3, "d": 0.0}]
+    found = over_items(one, other)
+    assert (found.value, found.items, found.seeds) == (pytest.approx(0.25), 2, 1)
+    assert over_items(one).seeds == 2
+    assert over_items(one, [{"d": 1.0}]) is None
+    assert over_items([]) is None

@@ -1,0 +1,56 @@
+"""From which label on two sentences are alike, and whether every term of the loss has pairs to work on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trainables.angle.config import Config
+from trainables.data.labels import label_range
+from trainables.data.pairs import PairSet, Role
+
+ALIKE = 0.8
+"""Share of the range of the labels, from its lowest, from which on two sentences are alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grading:
+    """How the labels of a source are read."""
+
+    alike: float
+    """From this label on two sentences are alike."""
+    facts: dict[str, str]
+    """Ranges and numbers, for the record."""
+    notes: tuple[str, ...]
+    """What is said before the first trial: a declared range that the training pairs do not reach."""
+
+
+def grading(config: Config, sets: Mapping[Role, PairSet]) -> Grading:
+    """What the labels of `sets` mean under `config`.
+
+    ValueError where no training pair is alike, so that the in-batch term would be 0 at every step.
+    """
+    labels = {role: [pair.label for pair in part.pairs] for role, part in sets.items()}
+    lowest, highest = label_range(config.data, [label for found in labels.values() for label in found])
+    alike = lowest + ALIKE * (highest - lowest) if config.positive_label is None else config.positive_label
+    train = labels["train"]
+    count = sum(label >= alike for label in train)
+    reached = f"{min(train):g} to {max(train):g}"
+    if config.in_batch_weight and not count:
+        asked = "" if config.positive_label is None else "positive_label="
+        raise ValueError(
+            f"{sets['train'].name}: labels go from {reached}, so that no pair is alike, from {asked}{alike:g} on, and "
+            "the in-batch term has nothing to work on; set another positive_label, declare the range with data.lowest "
+            "and data.highest, or set in_batch_weight to 0"
+        )
+    facts = {"data.labels": f"{lowest:g} to {highest:g}"}
+    notes: tuple[str, ...] = ()
+    if (min(train), max(train)) != (lowest, highest):
+        facts["data.labels"] += f", of which the training pairs reach {reached}"
+        if config.data.lowest is not None:
+            notes = (
+                f"{sets['train'].name}: labels go from {reached}, not through the range {lowest:g} to {highest:g}",
+            )
+    if config.in_batch_weight:
+        facts["data.train.alike"] = f"{count} of {len(train)}, from label {alike:g} on"
+    return Grading(alike, facts, notes)
