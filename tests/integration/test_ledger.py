@@ -15,8 +15,9 @@ import pytest
 
 from study.ledger import Ledger
 from study.lock import Held
+from study.space import explore
 from study.spec import Budget, Objective, Pruner, Resources, Study
-from study.stored import Refused, default_url, existing_study, explore, outlook
+from study.stored import Refused, default_url, existing_study, outlook
 from trainables.recipe import TrainerConfig
 
 
@@ -29,7 +30,7 @@ class ToyConfig(TrainerConfig):
 def toy_trainer(monkeypatch):
     """A trainer of which only the config exists: the ledger never trains."""
     module = types.ModuleType("trainables.toy.config")
-    module.METRICS = {"ndcg_at_10": "maximize", "flops": "minimize"}
+    module.metrics = lambda config: {"ndcg_at_10": "maximize", "flops": "minimize"}
     package = types.ModuleType("trainables.toy")
     package.config = module
     monkeypatch.setitem(sys.modules, "trainables.toy", package)
@@ -523,7 +524,7 @@ def test_several_objectives_give_the_pareto_front(tmp_path) -> None:
 def test_pruning_with_several_objectives_is_refused() -> None:
     with pytest.raises(ValueError, match=r"2 objectives: pruning"):
         toy(
-            objectives=(Objective(name="ndcg_at_10"), Objective(name="flops")),
+            objectives=(Objective(name="ndcg_at_10"), Objective(name="flops", direction="minimize")),
             pruner=Pruner(kind="median"),
         )
 
