@@ -64,7 +64,7 @@ def differences(
     for key in sorted(before.keys() | after.keys()):
         old, new = before.get(key, _ABSENT), after.get(key, _ABSENT)
         younger = old is _ABSENT and by_class.get(key, _ABSENT) == new
-        gone = new is _ABSENT and key in were_default
+        gone = new is _ABSENT and key in were_default and key not in by_class
         if old != new and not younger and not gone:
             found.append(f"{key} was {_shown(old)}, now {_shown(new)}")
     return found

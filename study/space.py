@@ -17,6 +17,9 @@ from study.spec import Study
 from study.values import plain
 from trainables import overrides
 
+# Optuna vouches for single values only; JSON brings lists back as they are.
+warnings.filterwarnings("ignore", "Choices for a categorical distribution should be", UserWarning)
+
 PROBES = 20
 """Random parameter sets that are tried before a study starts."""
 
@@ -49,10 +52,7 @@ class PlainTrial:
                     f"choices of {name}: {own[first]!r} and {own[place]!r} are equal, and storage could not tell them "
                     "apart; name one of them"
                 )
-        with warnings.catch_warnings():
-            # Optuna vouches for single values only; JSON brings lists back as they are.
-            warnings.filterwarnings("ignore", "Choices for a categorical distribution")
-            return own[kept.index(self._trial.suggest_categorical(name, kept))]
+        return own[kept.index(self._trial.suggest_categorical(name, kept))]
 
 
 def _plainly(method: Callable[..., Any], name: str, *bounds: Any, **more: Any) -> Any:

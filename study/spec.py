@@ -121,12 +121,6 @@ class Study(Section):
         for key in [self.parameter, *(self.plane or ()), *(key for _, values in given for key in values)]:
             if key not in known:
                 raise ValueError(overrides.unknown_key(key, known))
-        self.config_with({})
-        for kind, values in given:
-            try:
-                self.config_with(values)
-            except ValueError as error:
-                raise ValueError(f"{kind} {values}: {error}") from None
         if self.budget.gpu_hours is not None and not self.resources.gpus_per_worker:
             raise ValueError(
                 f"budget.gpu_hours={self.budget.gpu_hours:g}, but resources.gpus_per_worker=0: trials hold no GPU; "
@@ -152,6 +146,12 @@ class Study(Section):
                 f"from {brackets_from} steps on, and trials have {self.config.total_steps}; use an earlier first_step, "
                 "or kind='successive_halving'"
             )
+        self.config_with({})
+        for kind, values in given:
+            try:
+                self.config_with(values)
+            except ValueError as error:
+                raise ValueError(f"{kind} {values}: {error}") from None
         return self
 
     def config_with(self, values: Mapping[str, Any]) -> TrainerConfig:

@@ -191,7 +191,7 @@ def importances(study: optuna.Study, spec: Study) -> dict[str, float]:
     if len(shared) < 2:
         return {}
     # The evaluator looks at all trials of a study, and controls have none of the parameters.
-    searched = optuna.create_study()
+    searched = optuna.create_study(directions=study.directions)
     searched.add_trials(done)
     evaluator = FanovaImportanceEvaluator(seed=0)
     found = get_param_importances(searched, evaluator=evaluator, params=sorted(shared), target=lambda t: t.values[0])
