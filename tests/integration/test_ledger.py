@@ -16,6 +16,7 @@ import optuna
 import pytest
 from pydantic import model_validator
 
+from study.evaluate import trial_configs
 from study.ledger import FUTILE, Ledger
 from study.lock import Held
 from study.space import explore
@@ -515,6 +516,10 @@ def test_parameters_that_the_config_refuses_fail_their_trial_alone(tmp_path, mon
     assert [entry["op"] for entry in entries] == ["trial", "values", "end"]
     assert (entries[0]["params"]["k"], entries[0]["params"]["steps"]) == (k, 10)
     assert (entries[2]["status"], entries[2]["tags"]["stop.reason"]) == ("FAILED", row["reason"])
+    # Its parameters make no config, which nobody asks for.
+    monkeypatch.setattr(sys.modules["trainables.toy.config"], "Config", Picky, raising=False)
+    monkeypatch.setattr(Picky, "refused", lambda config: config.k == k)
+    assert set(trial_configs("toy", tmp_path, {0, 2})) == {0, 2}
     dies(ledger)
     again = opened(tmp_path, toy(config=Picky(steps=10)))
     assert run_trial(again) == 3
@@ -648,7 +653,6 @@ def of_numpy(trial) -> None:
     assert isinstance(trial.suggest_categorical("dims", [(8, 16), np.array([16, 32])]), (tuple, np.ndarray))
 
 
-@pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
 def test_values_come_back_from_storage_as_they_went_in(tmp_path) -> None:
     """Of choices, bounds, points and controls, through all that a study does with them."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import Field
 
 from study.definition import at_default, defaults, differences, flat
 from trainables.recipe import Section
@@ -25,7 +26,7 @@ class Whole(Section):
     steps: int
     part: Part = Part(lr=2.0)
     dims: tuple[int, ...] = (8, 16)
-    labels: dict[str, str] = {"a": "b"}
+    labels: dict[str, str] = Field(default_factory=lambda: {"a": "b"})
     goals: tuple[Goal, ...] = ()
     points: tuple[dict[str, Any], ...] = ()
 

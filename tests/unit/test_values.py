@@ -71,7 +71,6 @@ def test_choices_that_storage_could_not_tell_apart_are_refused(choices: list[Any
         asked().suggest_categorical("key", choices)
 
 
-@pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
 def test_a_space_gets_back_the_choices_that_it_named() -> None:
     choices = [(8, 16), (16, 32)]
     trial = asked()
