@@ -93,7 +93,7 @@ class Sampler(optuna.samplers.BaseSampler):
 
 
 class _Sobol(optuna.samplers.QMCSampler):
-    """The point at one place of a scrambled Sobol sequence over `axes` (Owen 1998; Joe & Kuo 2008's directions).
+    """The point at one place of a Sobol sequence over `axes` (Joe & Kuo 2008), scrambled by the seed (Matoušek 1998).
 
     Optuna counts points in its storage instead: a trial that is suggested again after a kill would get another
     one, and processes without a common seed points of different sequences.

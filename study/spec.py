@@ -101,6 +101,7 @@ class Study(Section):
     points: tuple[dict[str, Any], ...] = ()
     objectives: Annotated[tuple[Objective, ...], Field(min_length=1)]
     sampler: Literal["tpe", "random", "qmc"] = "tpe"
+    """`qmc` takes the points of a scrambled Sobol sequence; the space must be ranges of numbers without conditions."""
     pruner: Pruner = Pruner()
     design: Literal["search", "paired"] = "search"
     """`paired` compares arms: trials whose replicates share seeds, initialisation and data order."""
