@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
-from optuna.exceptions import StorageInternalError
-from sqlalchemy.exc import SQLAlchemyError
 
 from study.spec import Study
 from study.values import plain
@@ -37,10 +36,13 @@ class PlainTrial:
 
     def __init__(self, trial: optuna.Trial) -> None:
         self._trial = trial
+        self.fault: Exception | None = None
+        """What Optuna or its storage raised, but for what wrong arguments cause."""
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._trial, name)
-        return partial(_plainly, found) if name.startswith("suggest_") else found
+        with self._watched():
+            found = getattr(self._trial, name)
+        return partial(self._suggest, found) if name.startswith("suggest_") else found
 
     def suggest_categorical(self, name: str, choices: Iterable[Any]) -> Any:
         own = list(choices)
@@ -52,23 +54,38 @@ class PlainTrial:
                     f"choices of {name}: {own[first]!r} and {own[place]!r} are equal, and storage could not tell them "
                     "apart; name one of them"
                 )
-        return own[kept.index(self._trial.suggest_categorical(name, kept))]
+        with self._watched():
+            chosen = self._trial.suggest_categorical(name, kept)
+        return own[kept.index(chosen)]
 
+    def _suggest(self, method: Callable[..., Any], name: str, *bounds: Any, **more: Any) -> Any:
+        """`suggest_float` and its kin."""
+        what = f"a bound of {name}"
+        given = [plain(bound, what) for bound in bounds]
+        named = {key: plain(value, what) for key, value in more.items()}
+        with self._watched():
+            return method(name, *given, **named)
 
-def _plainly(method: Callable[..., Any], name: str, *bounds: Any, **more: Any) -> Any:
-    """Call `suggest_float` or one of its kin."""
-    what = f"a bound of {name}"
-    return method(name, *(plain(bound, what) for bound in bounds), **{key: plain(more[key], what) for key in more})
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            yield
+        except (AttributeError, TypeError, ValueError):
+            raise
+        except Exception as error:
+            self.fault = error
+            raise
 
 
 def suggest(spec: Study, trial: optuna.Trial) -> None:
-    """Let the space suggest its parameters to the trial; raises `Unsuitable` if it raises anything itself."""
+    """Let the space suggest its parameters to the trial; raises `Unsuitable` if the space itself raises anything."""
+    asked = PlainTrial(trial)
     try:
-        spec.space(PlainTrial(trial))
-    except (StorageInternalError, SQLAlchemyError, OSError):
-        # A fault of the storage says nothing about the parameters.
-        raise
+        spec.space(asked)
     except Exception as error:
+        # A fault of the storage says nothing about the parameters.
+        if asked.fault is not None:
+            raise
         said = " ".join(str(error).split())
         if not isinstance(error, ValueError):
             said = f"raises {type(error).__name__}: {said}"

@@ -556,12 +556,14 @@ def test_a_space_that_raises_now_and_then_fails_its_trial_alone(tmp_path) -> Non
     assert set(row["params"]) == {"k", "width"}
 
 
-def test_a_fault_of_the_storage_is_no_refusal(tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    "fault", [optuna.exceptions.StorageInternalError("away"), RuntimeError("not the head any more")]
+)
+def test_a_fault_of_the_storage_is_no_refusal(tmp_path, monkeypatch, fault) -> None:
     ledger = opened(tmp_path)
     with monkeypatch.context() as patch:
-        gone = optuna.exceptions.StorageInternalError("the database is away")
-        patch.setattr(type(ledger._study._storage), "set_trial_param", lambda *a: (_ for _ in ()).throw(gone))
-        with pytest.raises(optuna.exceptions.StorageInternalError):
+        patch.setattr(type(ledger._study._storage), "set_trial_param", lambda *a: (_ for _ in ()).throw(fault))
+        with pytest.raises(type(fault)):
             ledger.ask()
     assert run_trial(ledger) == 0
 
