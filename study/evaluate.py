@@ -14,7 +14,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from study.lock import Held, Lock
 from study.run import FAILED, FINISHED, INTERRUPTED, WRONG, keep_screen
 from study.suites import SUITES, Dataset, Suite, resolve
 from study.tracking_uri import absolute_uri, check_uri, masked
+from trainables import overrides
 from trainables.checkpoints import write_text
 from trainables.data.corpora import open_corpus
 from trainables.evaluation.measurement import (
@@ -183,7 +184,7 @@ def plan(
     Opens every collection: ValueError where one cannot be read or a trial has no exported model.
     """
     models = []
-    configs = trial_configs(trainer, storage)
+    configs = trial_configs(trainer, storage, {trial["number"] for trial in trials})
     for trial in trials:
         number = trial["number"]
         folders = exported(storage, trial, cache)
@@ -225,8 +226,8 @@ def exported(storage: Path, trial: dict[str, Any], cache: Path) -> list[Path]:
     return [fetched(below(of_trial, name, "model"), copies / name, STORE_WAIT_S) for name in names]
 
 
-def trial_configs(trainer: str, storage: Path) -> dict[int, dict[str, Any]]:
-    """Number -> config of each trial, as it was begun, from the study's journal."""
+def trial_configs(trainer: str, storage: Path, numbers: Container[int]) -> dict[int, dict[str, Any]]:
+    """Number -> config of each of these trials, as it was begun, from the study's journal."""
     model = spec.trainer_module(trainer).Config
     configs: dict[int, dict[str, Any]] = {}
     with (storage / "journal.jsonl").open() as lines:
@@ -234,6 +235,8 @@ def trial_configs(trainer: str, storage: Path) -> dict[int, dict[str, Any]]:
             if '"op":"trial"' not in line or not line.endswith("\n"):
                 continue
             entry = json.loads(line)
+            if entry["trial"] not in numbers:
+                continue
             tree: dict[str, Any] = {}
             for key, value in entry["params"].items():
                 *sections, leaf = key.split(".")
@@ -243,7 +246,7 @@ def trial_configs(trainer: str, storage: Path) -> dict[int, dict[str, Any]]:
                 node[leaf] = value
             # The study's seed is written beside the config.
             tree.pop("seed")
-            configs[entry["trial"]] = model(**tree).model_dump(mode="json", exclude={"cache"})
+            configs[entry["trial"]] = overrides.validate(model, tree).model_dump(mode="json", exclude={"cache"})
     return configs
 
 

@@ -25,14 +25,18 @@ from study.journal import Journal
 from study.lock import Lock
 from study.records import Records
 from study.row import Row
+from study.sampling import control_of
+from study.space import Unsuitable, shown, suggest
 from study.spec import Study
-from study.stored import FINAL, control_of, default_url, importances, open_study
+from study.stored import FINAL, default_url, importances, open_study
 from study.tracking import Tracker
-from trainables import overrides
 from trainables.checkpoints import write_text
 from trainables.object_store import below
 
 log = logging.getLogger(__name__)
+
+FUTILE = 5
+"""Trials in a row whose parameters cannot be run that end a study, or a tenth of its trials where that is more."""
 
 
 class Ledger:
@@ -75,6 +79,8 @@ class Ledger:
         self._account = Account(study, self._study.user_attrs.get("elapsed", 0.0))
         self._halt: str | None = None
         self._live: set[int] = set()
+        self._refused: list[int] = []
+        """The newest trials of this launch, if they are ones whose parameters cannot be run."""
         self._tickets: dict[int, int] = {}
         self._baselines: dict[str, dict[str, float]] = self._study.user_attrs.get("baselines", {})
         self._facts: dict[str, str] = self._study.user_attrs.get("facts", {})
@@ -93,22 +99,63 @@ class Ledger:
     # --- handing out -----------------------------------------------------------------------------
 
     def ask(self) -> int | None:
-        """Number of the next trial to run: an interrupted one first, then a new one; None for no more."""
-        if self.halted() or self._hopeless():
-            return None
+        """Number of the next trial to run: an interrupted one first, then a new one; None for no more.
+
+        A trial whose parameters cannot be run ends here as failed, and the next one is looked at.
+        """
+        while not (self.halted() or self._hopeless()):
+            trial = self._next()
+            if trial is None or self._suggest(trial):
+                return None if trial is None else self._open(trial.number)
+        return None
+
+    def _next(self) -> optuna.Trial | None:
         waiting = [row.number for row in self._rows.values() if row.state not in FINAL and row.number not in self._live]
         if waiting:
-            number = min(waiting)
-            trial = optuna.Trial(self._study, self._trial_id(number))
-        else:
-            counted = sum(not self._retried(row) for row in self._rows.values())
-            retries = any(t.state == TrialState.WAITING for t in self._study.get_trials(deepcopy=False))
-            if counted >= self.spec.budget.trials and not retries:
-                return None
-            trial = self._study.ask()
-            number = trial.number
-        if number not in self._rows or not self._rows[number].params:
-            self._suggest(trial)
+            return optuna.Trial(self._study, self._trial_id(min(waiting)))
+        counted = sum(not self._retried(row) for row in self._rows.values())
+        retries = any(t.state == TrialState.WAITING for t in self._study.get_trials(deepcopy=False))
+        return self._study.ask() if counted < self.spec.budget.trials or retries else None
+
+    def _suggest(self, trial: optuna.Trial) -> bool:
+        """Sample the trial's parameters, unless it has them; a trial that was killed half-way gets the values it would
+        have had. False, and the end of the trial, if it cannot run with them."""
+        row = self._rows.setdefault(trial.number, Row(trial.number, 0))
+        refusal = None if row.params else self._sample(trial, row)
+        if refusal is None:
+            try:
+                row.planned_steps = self._config(row).total_steps * self.spec.replicates
+            except ValueError as error:
+                refusal = str(error)
+        if refusal is not None:
+            self._refuse(row, refusal)
+            return False
+        self._refused = []
+        return True
+
+    def _sample(self, trial: optuna.Trial, row: Row) -> str | None:
+        """Parameters of a new trial; returns what the search space has against them."""
+        control, refusal = control_of(self.spec, self._study, trial.number), None
+        if control is None:
+            try:
+                suggest(self.spec, trial)
+            except Unsuitable as error:
+                refusal = str(error)
+        frozen = self._frozen(trial.number)
+        row.control, row.params = control is not None, dict(control or frozen.params)
+        row.retry_of = frozen.user_attrs.get("retry_of")
+        return refusal
+
+    def _refuse(self, row: Row, reason: str) -> None:
+        """End a trial that cannot run with its parameters: a failure of its own, from which the sampler learns."""
+        row.state, row.reason, row.refused = "failed", reason, True
+        self._refused.append(row.number)
+        self._records.trial(row, None)
+        self._store(row)
+        self._end(row)
+        self._changed()
+
+    def _open(self, number: int) -> int:
         row = self._rows[number]
         self._account.open(row)
         self._live.add(number)
@@ -116,17 +163,6 @@ class Ledger:
         self._records.trial(row, self._config(row))
         self._changed()
         return number
-
-    def _suggest(self, trial: optuna.Trial) -> None:
-        """Sample the trial's parameters; a trial that was killed half-way gets the values it would have had."""
-        control = control_of(self.spec, self._study, trial.number)
-        if control is None:
-            self.spec.space(trial)
-        frozen = self._frozen(trial.number)
-        row = self._rows.setdefault(trial.number, Row(trial.number, 0))
-        row.control, row.params = control is not None, dict(control or frozen.params)
-        row.retry_of = frozen.user_attrs.get("retry_of")
-        row.planned_steps = self._config(row).total_steps * self.spec.replicates
 
     def hand_out(self) -> tuple[int, int] | None:
         """`ask`, with a ticket by which a gang of this handing out is told from one of an earlier or later one."""
@@ -308,13 +344,15 @@ class Ledger:
         trial = optuna.Trial(self._study, self._trial_id(row.number))
         if self._frozen(row.number).state.is_finished():
             return
-        told = any(name.endswith(":collapse") for name in self._frozen(row.number).system_attrs)
-        if row.state in ("complete", "collapsed", "pruned") and not told:
-            trial.set_constraint("collapse", 1.0 if row.state == "collapsed" else -1.0)
+        # TPE does not look at failed trials: where the parameters are to be avoided, they are pruned to it.
+        learnt = row.state in ("complete", "collapsed", "pruned") or row.refused
+        constraint = "refused" if row.refused else "collapse"
+        if learnt and constraint not in trial.constraints:
+            trial.set_constraint(constraint, 1.0 if row.refused or row.state == "collapsed" else -1.0)
         if row.state == "complete":
             self._study.tell(trial, [row.values[o.name] for o in self.spec.objectives])
         else:
-            self._study.tell(trial, state=TrialState.FAIL if row.state == "failed" else TrialState.PRUNED)
+            self._study.tell(trial, state=TrialState.PRUNED if learnt else TrialState.FAIL)
 
     # --- the study as a whole --------------------------------------------------------------------
 
@@ -343,7 +381,7 @@ class Ledger:
         states = [row.state for row in self._rows.values() if not self._retried(row)]
         if self._halt and self._halt != "budget spent":
             self.status = "interrupted"
-        elif "failed" in states and "complete" not in states:
+        elif self._futile() or ("failed" in states and "complete" not in states):
             self.status = "failed"
         else:
             self.status = "finished"
@@ -367,7 +405,7 @@ class Ledger:
         for path, place in artifacts:
             self._records.artifact(path, place)
         state = {"finished": "complete", "failed": "failed"}.get(self.status, "interrupted")
-        self._records.study_ended(state, self._halt)
+        self._records.study_ended(state, self._halt or self._futile())
         self._wake()
         done = self._tracker.close(timeout_s) if self._tracker else True
         self._write_summary()
@@ -396,6 +434,7 @@ class Ledger:
             "study": self.name,
             "profile": self.profile,
             "status": self.status,
+            "reason": self._futile(),
             "question": self.spec.question,
             "design": self.spec.design,
             "parameter": self.spec.parameter,
@@ -457,12 +496,23 @@ class Ledger:
         )
 
     def _hopeless(self) -> bool:
-        """Three failed trials before anything else ended: the fault is not in the parameters."""
-        ended = [row.state for row in self._rows.values() if row.state in FINAL and not self._retried(row)]
-        return len(ended) >= 3 and set(ended) == {"failed"}
+        """Three failed trials before anything else ended: the fault is not in the parameters. Or parameters that cannot
+        be run, too many times in a row."""
+        rows = [row for row in self._rows.values() if row.state in FINAL and not row.refused and not self._retried(row)]
+        return self._futile() is not None or (len(rows) >= 3 and {row.state for row in rows} == {"failed"})
+
+    def _futile(self) -> str | None:
+        """Why this launch looks at no more parameters, or None."""
+        if len(self._refused) < max(FUTILE, self.spec.budget.trials // 10):
+            return None
+        last = self._rows[self._refused[-1]]
+        return (
+            f"the parameters of {len(self._refused)} trials in a row cannot be run, at last {shown(last.params)}: "
+            f"{last.reason}; narrow the search space"
+        )
 
     def _config(self, row: Row):
-        return overrides.apply(self.spec.config, row.params | {"cache": str(self.storage / "cache")})
+        return self.spec.config_with(row.params | {"cache": str(self.storage / "cache")})
 
     def _folder(self, number: int) -> Path:
         return self.storage / "trials" / f"{number:04d}"

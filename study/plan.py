@@ -7,6 +7,7 @@ from typing import Any
 
 from study import stored
 from study.estimate import estimate
+from study.space import explore
 from study.spec import Resources, Study
 from study.tracking_uri import masked
 from trainables import overrides
@@ -22,7 +23,7 @@ def plan(
     outlook: stored.Outlook | None,
 ) -> str:
     """What `--dry-run` prints; without an `outlook` where the ledger cannot be seen from here."""
-    space = stored.explore(study)
+    space = explore(study)
     first = [*study.controls, *study.points][: study.budget.trials]
     each = [overrides.apply(study.config, values).total_steps for values in first]
     each += [study.config.total_steps] * (study.budget.trials - len(each))

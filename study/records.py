@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from study.definition import flat
 from study.journal import Journal
 from study.row import Row
 from study.spec import Study
-from study.stored import flat
 from trainables.recipe import TrainerConfig
 
 STATUS = {"complete": "FINISHED", "pruned": "KILLED", "collapsed": "KILLED", "failed": "FAILED"}
@@ -48,9 +48,11 @@ class Records:
             {"op": "values", "trial": None, "replicate": None, "values": dict(values), "step": step, "time": when_ms}
         )
 
-    def trial(self, row: Row, config: TrainerConfig) -> None:
-        """A trial is handed out, perhaps not for the first time."""
-        params = flat(config.model_dump(exclude={"cache"})) | {"seed": self.spec.seed}
+    def trial(self, row: Row, config: TrainerConfig | None) -> None:
+        """A trial is handed out, perhaps not for the first time; without a config where its parameters make none."""
+        params = flat((config or self.spec.config).model_dump(exclude={"cache"})) | {"seed": self.spec.seed}
+        if config is None:
+            params |= row.params
         tags = self._run_tags() | {"mlflow.runName": self._run_name(row), "control": str(row.control).lower()}
         self.journal.append(
             {"op": "trial", "trial": row.number, "replicates": self.spec.replicates, "params": params, "tags": tags,

@@ -37,6 +37,8 @@ class Row:
     retry_of: int | None = None
     control: bool = False
     """Whether it is an arm to compare with, outside the search."""
+    refused: bool = False
+    """Whether it failed before its start, because no trial can run with its parameters."""
     hashes: dict[str, dict[str, str]] = field(default_factory=dict)
     """Replicate -> digests of its initialisation and data order."""
     latest: dict[str, float] = field(default_factory=dict)

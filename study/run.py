@@ -24,6 +24,7 @@ from study.display import Display, final_text
 from study.lock import Held, Lock
 from study.plan import plan
 from study.processes import descendants, kill
+from study.space import explore
 from study.tracking_uri import SQLITE, absolute_uri, check_uri, masked
 from trainables import overrides
 from trainables.object_store import check_uri as check_store
@@ -154,7 +155,7 @@ def requested(options: argparse.Namespace) -> tuple[str, Path, str, spec.Study]:
         raise ValueError(f"which study? There are: {', '.join(spec.available())} (or give the path of a .py file)")
     name, path = spec.find(options.name)
     profile, study = spec.load(path, options.profile, overrides.parse(options.set), _changes(options))
-    stored.explore(study)
+    explore(study)
     return name, path, profile, study
 
 
@@ -279,7 +280,8 @@ class Session:
             display.message("interrupted; the same command carries on")
         elif summary["status"] == "failed":
             logs = _short(self.storage / "logs")
-            display.message(f"the study failed; logs: {logs}/trial-*.log; --retry-failed runs failed trials again")
+            more = f"logs: {logs}/trial-*.log; --retry-failed runs failed trials again"
+            display.message(f"the study failed: {summary['reason'] or more}")
         _print_json(self.options, summary, out)
         return {"finished": FINISHED, "failed": FAILED, "interrupted": INTERRUPTED}[summary["status"]]
 

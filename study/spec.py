@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt, SerializeAsAny, model_validator
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt, SerializeAsAny, field_validator, model_validator
 
+from study.values import plain
 from trainables import overrides
-from trainables.recipe import NonNegativeFinite, PositiveFinite, Section, TrainerConfig
+from trainables.recipe import Direction, NonNegativeFinite, PositiveFinite, Section, TrainerConfig
 
 FOLDER = Path(__file__).resolve().parent.parent / "search_spaces"
 
@@ -21,7 +22,7 @@ class Objective(Section):
     """A metric of the recipe on validation queries, and which way is better."""
 
     name: str
-    direction: Literal["maximize", "minimize"] = "maximize"
+    direction: Direction = "maximize"
 
 
 class Pruner(Section):
@@ -100,6 +101,7 @@ class Study(Section):
     points: tuple[dict[str, Any], ...] = ()
     objectives: Annotated[tuple[Objective, ...], Field(min_length=1)]
     sampler: Literal["tpe", "random", "qmc"] = "tpe"
+    """`qmc` takes the points of a scrambled Sobol sequence; the space must be ranges of numbers without conditions."""
     pruner: Pruner = Pruner()
     design: Literal["search", "paired"] = "search"
     """`paired` compares arms: trials whose replicates share seeds, initialisation and data order."""
@@ -108,15 +110,18 @@ class Study(Section):
     budget: Budget
     resources: Resources = Resources()
 
+    @field_validator("controls", "points")
+    @classmethod
+    def _plain(cls, given: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        return tuple({key: plain(value, key) for key, value in point.items()} for point in given)
+
     @model_validator(mode="after")
     def _consistent(self) -> Study:
         known = overrides.keys(self.config)
-        given = (*self.controls, *self.points)
-        for key in [self.parameter, *(self.plane or ()), *(key for point in given for key in point)]:
+        given = [*(("control", values) for values in self.controls), *(("point", values) for values in self.points)]
+        for key in [self.parameter, *(self.plane or ()), *(key for _, values in given for key in values)]:
             if key not in known:
                 raise ValueError(overrides.unknown_key(key, known))
-        for point in given:
-            overrides.apply(self.config, point)
         if self.budget.gpu_hours is not None and not self.resources.gpus_per_worker:
             raise ValueError(
                 f"budget.gpu_hours={self.budget.gpu_hours:g}, but resources.gpus_per_worker=0: trials hold no GPU; "
@@ -135,18 +140,46 @@ class Study(Section):
             raise ValueError(
                 f"pruner.kind={self.pruner.kind!r} with design='paired': every arm runs all its seeds; use kind='none'"
             )
-        metrics = trainer_module(self.trainer).METRICS
-        for objective in self.objectives:
-            if objective.name not in metrics:
-                raise ValueError(
-                    f"objective '{objective.name}': {self.trainer} never reports it; it reports {', '.join(metrics)}"
-                )
-        if self.config.batch_size % self.resources.workers:
+        brackets_from = self.pruner.first_step * self.pruner.reduction_factor
+        if self.pruner.kind == "hyperband" and self.config.total_steps < brackets_from:
             raise ValueError(
-                f"batch_size={self.config.batch_size} cannot be shared by resources.workers={self.resources.workers}; "
+                f"pruner.kind='hyperband' with pruner.first_step={self.pruner.first_step} has more than one bracket "
+                f"from {brackets_from} steps on, and trials have {self.config.total_steps}; use an earlier first_step, "
+                "or kind='successive_halving'"
+            )
+        self.config_with({})
+        for kind, values in given:
+            try:
+                self.config_with(values)
+            except ValueError as error:
+                raise ValueError(f"{kind} {values}: {error}") from None
+        return self
+
+    def config_with(self, values: Mapping[str, Any]) -> TrainerConfig:
+        """The config of a trial with these parameters: dotted keys, as in `overrides.apply`.
+
+        Raises ValueError with one sentence where the config refuses them, where the recipe would not report an
+        objective, and where the gang cannot share the batch.
+        """
+        config = overrides.apply(self.config, values)
+        reported = trainer_module(self.trainer).metrics(config)
+        for objective in self.objectives:
+            if objective.name not in reported:
+                raise ValueError(
+                    f"objective '{objective.name}': {self.trainer} never reports it; it reports {', '.join(reported)}"
+                )
+            if objective.direction != reported[objective.name]:
+                raise ValueError(
+                    f"objective '{objective.name}' has direction='{objective.direction}', but {self.trainer} is better "
+                    f"the {'more' if reported[objective.name] == 'maximize' else 'less'} it has of it; use "
+                    f"direction='{reported[objective.name]}'"
+                )
+        if config.batch_size % self.resources.workers:
+            raise ValueError(
+                f"batch_size={config.batch_size} cannot be shared by resources.workers={self.resources.workers}; "
                 "use a multiple of the number of workers"
             )
-        return self
+        return config
 
 
 def trainer_module(name: str) -> Any:

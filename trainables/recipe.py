@@ -2,10 +2,13 @@
 
 A trainer is the package `trainables/NAME` with two modules:
 
-- `config.py`: `Config`, a frozen subclass of `TrainerConfig`; `METRICS`, every evaluation metric the
-  recipe reports, without the split prefix, with its direction; `prepare(config) -> Prepared`, which
+- `config.py`: `Config`, a frozen subclass of `TrainerConfig`; `metrics(config) -> dict[str, Direction]`,
+  every evaluation metric that the recipe reports with this config, without the split prefix, and which
+  way is better, the one to judge by first; `prepare(config) -> Prepared`, which
   reads the inputs once, so that what is wrong with them is said before any trial starts. Imports
-  neither torch nor ray, so that a study can be checked and planned in a second.
+  neither torch nor ray, so that a study can be checked and planned in a second. A key that is added to a
+  config has a default with which a trial runs as it did before there was the key: studies that were begun
+  without it are carried on with that.
 - `recipe.py`: `build(config, context) -> Recipe`, and `Encoder`, a class as below, which opens what
   `Recipe.export` has written.
 
@@ -37,6 +40,7 @@ StopWords = Literal[
     "none", "english", "german", "dutch", "french", "spanish", "portuguese", "italian", "russian", "swedish",
     "norwegian", "chinese", "turkish", "korean", "danish",
 ]  # fmt: skip
+Direction = Literal["maximize", "minimize"]
 
 
 class Section(BaseModel):

@@ -79,14 +79,31 @@ def finished(tmp_path_factory, cache):
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_reports_what_it_declares(trainer, finished) -> None:
     outcome, records, _ = finished(trainer)
-    metrics = importlib.import_module(f"trainables.{trainer}.config").METRICS
+    check_reported(trainer, small_config(trainer, Path()), outcome, records)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "changes"),
+    [
+        ("angle", {"dims": (4, 6), "retrieval.source": "embedded", "retrieval.max_documents": 60}),
+        ("retromae", {"pretraining.objective": "none"}),
+    ],
+)
+def test_what_it_reports_follows_its_config(trainer, changes, cache, tmp_path) -> None:
+    config = small_config(trainer, cache, **{"steps": 2, "evaluate_every": 1}, **changes)
+    check_reported(trainer, config, *run(trainer, config, tmp_path))
+
+
+def check_reported(trainer: str, config, outcome, records) -> None:
+    """What is declared is all that is reported, at each evaluation and of each split."""
+    metrics = importlib.import_module(f"trainables.{trainer}.config").metrics(config)
     assert outcome.state == "complete"
     assert set(metrics.values()) <= {"maximize", "minimize"}
-    for name in metrics:
-        for prefix in ("", "test.", "untrained.", "untrained.test."):
-            assert prefix + name in outcome.values
-    assert [r["step"] for r in records] == list(range(7))
-    assert all(set(metrics) <= r["metrics"].keys() for r in records if r["step"] in (0, 3, 6))
+    names = {name for name in outcome.values if not name.startswith("train.")}
+    assert names == {prefix + name for name in metrics for prefix in ("", "test.", "untrained.", "untrained.test.")}
+    assert [r["step"] for r in records] == list(range(config.total_steps + 1))
+    evaluated = [r["metrics"] for r in records if r["step"] % config.evaluate_every == 0]
+    assert all({name for name in found if "." not in name} == set(metrics) for found in evaluated)
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)

@@ -6,30 +6,46 @@ import json
 import math
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import ClassVar
 
+import numpy as np
 import optuna
 import pytest
+from pydantic import model_validator
 
-from study.ledger import Ledger
+from study.evaluate import trial_configs
+from study.ledger import FUTILE, Ledger
 from study.lock import Held
+from study.space import explore
 from study.spec import Budget, Objective, Pruner, Resources, Study
-from study.stored import Refused, default_url, existing_study, explore, outlook
+from study.stored import Refused, default_url, existing_study, outlook
 from trainables.recipe import TrainerConfig
 
 
 class ToyConfig(TrainerConfig):
     k: float = 1.0
     width: int = 4
+    dims: tuple[int, ...] = (8, 16)
+
+
+class Picky(ToyConfig):
+    refused: ClassVar[Callable[[Picky], bool]] = lambda config: False
+
+    @model_validator(mode="after")
+    def _picked(self) -> Picky:
+        if type(self).refused(self):
+            raise ValueError(f"k is {self.k:g} and width {self.width}: no such thing")
+        return self
 
 
 @pytest.fixture(autouse=True)
 def toy_trainer(monkeypatch):
     """A trainer of which only the config exists: the ledger never trains."""
     module = types.ModuleType("trainables.toy.config")
-    module.METRICS = {"ndcg_at_10": "maximize", "flops": "minimize"}
+    module.metrics = lambda config: {"ndcg_at_10": "maximize", "flops": "minimize"}
     package = types.ModuleType("trainables.toy")
     package.config = module
     monkeypatch.setitem(sys.modules, "trainables.toy", package)
@@ -474,12 +490,209 @@ def test_three_failures_in_a_row_end_the_study(tmp_path) -> None:
     assert ledger.conclude()["status"] == "failed"
 
 
+def test_parameters_that_the_config_refuses_fail_their_trial_alone(tmp_path, monkeypatch) -> None:
+    """Whatever comes of a launch that was killed before it could say so: the next one is not held up either."""
+    ledger = opened(tmp_path, toy(config=Picky(steps=10)))
+    run_trial(ledger)
+    ledger._study.ask().suggest_float("k", 0.1, 10, log=True)  # killed before the second parameter of trial 1
+    dies(ledger)
+    ledger = opened(tmp_path, toy(config=Picky(steps=10)))
+    params = []
+
+    def refused(config: Picky) -> bool:
+        params.append((config.k, config.width))
+        return len(params) == 1
+
+    monkeypatch.setattr(Picky, "refused", refused)
+    assert run_trial(ledger) == 2
+    monkeypatch.setattr(Picky, "refused", lambda config: False)
+    row = ledger.summary()["trials"][1]
+    k, width = params[0]
+    assert (row["state"], row["reason"]) == ("failed", f"k is {k:g} and width {width}: no such thing")
+    assert (row["params"], row["attempts"], row["worker_seconds"]) == ({"k": k, "width": width}, 0, 0)
+    trial = trial_of(ledger, 1)
+    assert (trial.state.name, trial.constraints) == ("PRUNED", {"refused": 1.0})
+    entries = [entry for _, entry in ledger.journal.read() if entry.get("trial") == 1]
+    assert [entry["op"] for entry in entries] == ["trial", "values", "end"]
+    assert (entries[0]["params"]["k"], entries[0]["params"]["steps"]) == (k, 10)
+    assert (entries[2]["status"], entries[2]["tags"]["stop.reason"]) == ("FAILED", row["reason"])
+    # Its parameters make no config, which nobody asks for.
+    monkeypatch.setattr(sys.modules["trainables.toy.config"], "Config", Picky, raising=False)
+    monkeypatch.setattr(Picky, "refused", lambda config: config.k == k)
+    assert set(trial_configs("toy", tmp_path, {0, 2})) == {0, 2}
+    dies(ledger)
+    again = opened(tmp_path, toy(config=Picky(steps=10)))
+    assert run_trial(again) == 3
+    assert again.ask() is None
+    assert again.conclude()["status"] == "finished"
+
+
+def test_a_refusal_that_a_kill_cut_short_is_told(tmp_path, monkeypatch) -> None:
+    ledger = opened(tmp_path, toy(config=Picky(steps=10)))
+    monkeypatch.setattr(Picky, "refused", lambda config: True)
+    ledger._study.tell = lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        ledger.ask()
+    dies(ledger)
+    monkeypatch.setattr(Picky, "refused", lambda config: False)
+    again = opened(tmp_path, toy(config=Picky(steps=10)))
+    assert (trial_of(again, 0).state.name, trial_of(again, 0).constraints) == ("PRUNED", {"refused": 1.0})
+    assert run_trial(again) == 1
+
+
+def test_a_space_that_raises_now_and_then_fails_its_trial_alone(tmp_path) -> None:
+    moods: list[Exception] = []
+
+    def moody(trial) -> None:
+        space(trial)
+        if moods:
+            raise moods.pop()
+
+    ledger = opened(tmp_path, toy(space=moody))
+    moods.append(KeyError("width"))
+    assert run_trial(ledger) == 1
+    row = ledger.summary()["trials"][0]
+    assert (row["state"], row["reason"]) == ("failed", "the search space raises KeyError: 'width'")
+    assert set(row["params"]) == {"k", "width"}
+
+
+@pytest.mark.parametrize(
+    "fault", [optuna.exceptions.StorageInternalError("away"), RuntimeError("not the head any more")]
+)
+def test_a_fault_of_the_storage_is_no_refusal(tmp_path, monkeypatch, fault) -> None:
+    ledger = opened(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(ledger._study._storage), "set_trial_param", lambda *a: (_ for _ in ()).throw(fault))
+        with pytest.raises(type(fault)):
+            ledger.ask()
+    assert run_trial(ledger) == 0
+
+
+def test_refusals_in_a_row_end_the_study_and_name_the_keys(tmp_path, monkeypatch) -> None:
+    """A later launch tries again, and trials that are none of them have their say in between."""
+    study = toy(config=Picky(steps=10), budget=Budget(trials=16))
+    ledger = opened(tmp_path, study)
+    run_trial(ledger)
+    monkeypatch.setattr(Picky, "refused", lambda config: True)
+    assert ledger.ask() is None
+    monkeypatch.setattr(Picky, "refused", lambda config: False)
+    assert ledger.ask() is None
+    summary = ledger.conclude()
+    assert summary["status"] == "failed"
+    assert [t["state"] for t in summary["trials"]] == ["complete"] + ["failed"] * FUTILE
+    last = summary["trials"][-1]
+    assert summary["reason"] == (
+        f"the parameters of {FUTILE} trials in a row cannot be run, at last k={last['params']['k']!r}, "
+        f"width={last['params']['width']}: {last['reason']}; narrow the search space"
+    )
+    ledger.close([], 0)
+    (end,) = (e for _, e in ledger.journal.read() if e["op"] == "end" and e["trial"] is None)
+    assert end["tags"]["stop.reason"] == summary["reason"]
+    again = opened(tmp_path, study)
+    assert again.summary()["reason"] is None
+    assert run_trial(again) == 1 + FUTILE
+    seen: set[float] = set()
+
+    def mostly(config: Picky) -> bool:
+        seen.add(config.k)
+        return len(seen) % FUTILE != 0
+
+    monkeypatch.setattr(Picky, "refused", mostly)
+    assert again.ask() == 1 + 2 * FUTILE
+    assert again.ask() is None
+    assert again.summary()["reason"] is None
+
+
 def test_changed_study_is_refused_and_names_the_key(tmp_path) -> None:
     dies(opened(tmp_path))
     with pytest.raises(Refused, match=r"config\.steps was 10, now 20.*--fresh"):
         opened(tmp_path, toy(config=ToyConfig(steps=20)))
     with pytest.raises(Refused, match=r"space\.k"):
         opened(tmp_path, toy(space=lambda trial: trial.suggest_float("k", 1, 2)))
+
+
+def test_a_study_from_before_there_was_a_key_is_carried_on(tmp_path) -> None:
+    """At the default of its class; from then on the key is part of the study."""
+    storage, study = tmp_path / "study", toy(points=({"k": 2.0, "width": 2},))
+    ledger = opened(storage, study)
+    run_trial(ledger)
+    stored = ledger._study.user_attrs["definition"]
+    earlier = {key: value for key, value in stored.items() if key not in ("config.width", "replicates", "points")}
+    earlier |= {"objectives": [{"name": "ndcg_at_10"}], "points": stored["points"]}
+    ledger._study.set_user_attr("definition", earlier)
+    ledger._study.set_user_attr("at_default", [])
+    dies(ledger)
+    url = default_url(storage)
+    with pytest.raises(Refused, match=r": config\.width was absent, now 8\. Undo"):
+        existing_study(url, "toy", toy(points=study.points, config=ToyConfig(steps=10, width=8)))
+    assert existing_study(url, "toy", study) is not None
+    again = opened(storage, study)
+    assert again._study.user_attrs["definition"] == stored
+    assert run_trial(again) == 1
+    dies(again)
+    with pytest.raises(Refused, match=r": config\.width was 4, now 8; points\.0\.k was 2\.0, now 4\.0\. Undo"):
+        opened(storage, toy(points=({"k": 4.0, "width": 2},), config=ToyConfig(steps=10, width=8)))
+
+
+def test_a_study_with_a_key_that_is_no_more_is_carried_on(tmp_path) -> None:
+    """Where the key was at its default; who went back to an earlier version meets it too."""
+
+    class Former(ToyConfig):
+        depth: int = 2
+
+    dies(opened(tmp_path / "default", toy(config=Former(steps=10))))
+    dies(opened(tmp_path / "default", toy()))
+    dies(opened(tmp_path / "changed", toy(config=Former(steps=10, depth=3))))
+    with pytest.raises(Refused, match=r": config\.depth was 3, now absent\. Undo"):
+        opened(tmp_path / "changed", toy())
+
+
+def of_numpy(trial) -> None:
+    trial.suggest_float("k", np.float32(0.5), np.float64(4), log=np.bool_(True))
+    trial.suggest_int("batch_size", np.int64(2), np.int32(8), step=np.int64(2))
+    assert trial.suggest_categorical("width", list(2 ** np.arange(2, 5))) in (4, 8, 16)
+    # The space gets back what it named.
+    assert isinstance(trial.suggest_categorical("dims", [(8, 16), np.array([16, 32])]), (tuple, np.ndarray))
+
+
+def test_values_come_back_from_storage_as_they_went_in(tmp_path) -> None:
+    """Of choices, bounds, points and controls, through all that a study does with them."""
+
+    def typed(value) -> object:
+        return [typed(item) for item in value] if isinstance(value, list) else (type(value), value)
+
+    def parameters(ledger: Ledger) -> list[dict[str, object]]:
+        return [{name: typed(value) for name, value in t["params"].items()} for t in ledger.summary()["trials"]]
+
+    def again(**more) -> Ledger:
+        study = toy(
+            space=of_numpy, parameter="width", budget=Budget(trials=16),
+            controls=({"dims": (8,), "batch_size": np.int64(4)},), points=({"width": np.int64(8), "dims": (16, 32)},),
+        )  # fmt: skip
+        return opened(tmp_path, study, **more)
+
+    ledger = again()
+    for _ in range(12):
+        run_trial(ledger)
+    seen = parameters(ledger)
+    assert seen[0] == {"dims": [(int, 8)], "batch_size": (int, 4)}
+    assert seen[1].items() >= {"dims": [(int, 16), (int, 32)], "width": (int, 8)}.items()
+    assert all(params["k"][0] is float and params["batch_size"][0] is int for params in seen[1:])
+    number = ledger.ask()
+    dies(ledger)
+    ledger = again()
+    assert parameters(ledger)[:12] == seen
+    assert ledger.ask() == number
+    begun = ledger.begin(number)
+    params = ledger.summary()["trials"][number]["params"]
+    assert begun["config"]["dims"] == tuple(params["dims"])
+    ledger.finish(number, begun["attempt"], None, "RuntimeError: no")
+    dies(ledger)
+    ledger = again(retry_failed=True)
+    number = run_trial(ledger)
+    assert ledger.summary()["trials"][number]["params"] == params
+    run_trial(ledger)
+    assert ledger.conclude()["status"] == "finished"
 
 
 def test_newer_format_is_refused(tmp_path) -> None:
@@ -523,7 +736,7 @@ def test_several_objectives_give_the_pareto_front(tmp_path) -> None:
 def test_pruning_with_several_objectives_is_refused() -> None:
     with pytest.raises(ValueError, match=r"2 objectives: pruning"):
         toy(
-            objectives=(Objective(name="ndcg_at_10"), Objective(name="flops")),
+            objectives=(Objective(name="ndcg_at_10"), Objective(name="flops", direction="minimize")),
             pruner=Pruner(kind="median"),
         )
 

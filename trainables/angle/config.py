@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from trainables import inputs
+from trainables.evaluation.metrics import METRICS as RANKING
 from trainables.recipe import (
+    Direction,
     EvaluationData,
     Fraction,
     NonNegativeFinite,
@@ -183,12 +185,10 @@ class Config(TrainerConfig):
         return tuple((dim / self.dims[-1]) ** power for dim in self.dims)
 
 
-METRICS: dict[str, Literal["maximize", "minimize"]] = {
-    f"{name}{size}": "maximize" for name in ("spearman", "pearson") for size in ("", *(f"_{d}" for d in Config().dims))
-}
-"""`spearman` and `pearson` are means over `dims`; `spearman_32` is that of the prefix of 32. Listed are the names
-of the default `dims`: other dims report theirs instead. With `retrieval` the retrieval metrics of each prefix
-come too: `ndcg_at_10_32`."""
+def metrics(config: Config) -> dict[str, Direction]:
+    """See `trainables.recipe`. `spearman` is the mean over `dims`, `spearman_32` that of the prefix of 32."""
+    measured = ("spearman", "pearson", *(RANKING if config.retrieval.source is not None else ()))
+    return {f"{name}{size}": "maximize" for name in measured for size in ("", *(f"_{dim}" for dim in config.dims))}
 
 
 def prepare(config: Config) -> Prepared:

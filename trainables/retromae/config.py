@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from trainables import inputs
+from trainables.evaluation.metrics import METRICS as RANKING
 from trainables.recipe import (
+    Direction,
     EvaluationData,
     Fraction,
     OpenFraction,
@@ -22,12 +24,6 @@ from trainables.recipe import (
     TrainData,
     TrainerConfig,
 )
-
-METRICS: dict[str, Literal["maximize", "minimize"]] = {
-    "ndcg_at_10": "maximize",
-    "mrr_at_10": "maximize",
-    "recall_at_100": "maximize",
-}
 
 
 class CollapseLimits(Section):
@@ -137,6 +133,11 @@ class Config(TrainerConfig):
     @property
     def pretraining_steps(self) -> int:
         return sum(stage.steps for stage in self.stages if stage.name == "pretrain")
+
+
+def metrics(config: Config) -> dict[str, Direction]:
+    """See `trainables.recipe`."""
+    return dict.fromkeys(RANKING, "maximize")
 
 
 def prepare(config: Config) -> Prepared:

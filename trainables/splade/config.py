@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from trainables import inputs
+from trainables.evaluation.metrics import METRICS as RANKING
 from trainables.recipe import (
+    Direction,
     EvaluationData,
     Fraction,
     NonNegativeFinite,
@@ -18,15 +20,6 @@ from trainables.recipe import (
     TrainData,
     TrainerConfig,
 )
-
-METRICS: dict[str, Literal["maximize", "minimize"]] = {
-    "ndcg_at_10": "maximize",
-    "mrr_at_10": "maximize",
-    "recall_at_100": "maximize",
-    "flops": "minimize",
-    "active_query": "minimize",
-    "active_document": "minimize",
-}
 
 
 class CollapseLimits(Section):
@@ -94,6 +87,12 @@ class Config(TrainerConfig):
     def passes(self) -> tuple[Pass, ...]:
         tokens = self.batch_size * (self.query_length + self.document_length * (1 + self.hard_negatives))
         return (Pass(self.steps, tokens, projected=tokens),)
+
+
+def metrics(config: Config) -> dict[str, Direction]:
+    """See `trainables.recipe`."""
+    costs = ("flops", "active_query", "active_document")
+    return {**dict.fromkeys(RANKING, "maximize"), **dict.fromkeys(costs, "minimize")}
 
 
 def prepare(config: Config) -> Prepared:
