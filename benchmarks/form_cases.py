@@ -169,7 +169,14 @@ def _columns() -> Iterator[Case]:
     yield graded("label: null", None, REFUSED)
     yield graded("label: NaN", float("nan"), REFUSED)
     yield graded("label: outside of `data.lowest` to `data.highest`", -1, REFUSED)
-    yield graded("label: negative, with `data.lowest=-1`", -1, 4, lowest=-1.0)
+    yield graded("label: negative, with `data.lowest=-1` and `data.highest=5`", -1, 4, lowest=-1.0, highest=5.0)
+    for form, found in (
+        ("words", ("no", "yes", "yes")),
+        ("true and false", (False, True, True)),
+        ("0 and 1", (0, 1, 1)),
+    ):
+        rows = [row | {"label": label} for row, label in zip(ROWS["graded"], found, strict=True)]
+        yield Case(f"label: {form}", "graded", _written("a.jsonl", _jsonl(rows)), 3)
     equal = [row | {"label": 1} for row in ROWS["graded"]]
     yield Case("label: the same everywhere", "graded", _written("a.jsonl", _jsonl(equal)), REFUSED)
     stsb = "".join(
