@@ -35,6 +35,7 @@ from study.words import (
     show,
     value_of,
 )
+from trainables.places import typed
 
 FIGURES = ("parameter_curve", "matched_cost", "pareto", "loss_curves")
 """Functions of `study.plots`, and the names of their PNGs."""
@@ -47,7 +48,7 @@ PAIRED_FIGURES = ("means", "differences")
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m study.report", description="Write the report of a study.")
     parser.add_argument("name", metavar="NAME", help="the study's name, or the .py file it was run from")
-    parser.add_argument("--storage", type=Path, metavar="DIR", help="the study's folder (default: studies/NAME)")
+    parser.add_argument("--storage", type=typed, metavar="DIR", help="the study's folder (default: studies/NAME)")
     options = parser.parse_args(arguments)
     storage = options.storage or Path("studies") / Path(options.name).stem
     try:

@@ -19,7 +19,7 @@ import traceback
 from pathlib import Path
 from typing import Any, TextIO
 
-from study import provenance, spec, stored
+from study import inputs, moved, provenance, spec, stored
 from study.display import Display, final_text
 from study.lock import Held, Lock
 from study.plan import plan
@@ -29,6 +29,7 @@ from study.tracking_uri import SQLITE, absolute_uri, check_uri, masked
 from trainables import overrides
 from trainables.object_store import check_uri as check_store
 from trainables.object_store import fetched
+from trainables.places import typed
 
 FINISHED, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 DEFAULT_TRACKING = "sqlite:///studies/mlflow.db"
@@ -59,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
         help="of a trial's gang: " + ", ".join(spec.Resources.model_fields),
     )  # fmt: skip
     parser.add_argument("--workers-per-trial", type=int, metavar="N", help="workers in the gang of a trial")
-    parser.add_argument("--storage", type=Path, metavar="DIR", help="folder of the study (default: studies/NAME)")
+    parser.add_argument("--storage", type=typed, metavar="DIR", help="folder of the study (default: studies/NAME)")
     parser.add_argument(
         "--checkpoints", metavar="URI", help="object store for checkpoints, s3://... (default: in the storage folder)"
     )
@@ -103,6 +104,7 @@ def run(options: argparse.Namespace) -> int:
     ledger = options.ledger or os.environ.get("STUDY_LEDGER")
     if ledger:
         stored.check_url(ledger)
+        ledger = absolute_uri(ledger) if ledger.startswith(SQLITE) else ledger
         if options.fresh and stored.holds(ledger, name):
             raise ValueError(
                 f"--fresh: the ledger of --ledger already has a study '{name}', which would be carried on; "
@@ -113,10 +115,11 @@ def run(options: argparse.Namespace) -> int:
     tracking_uri = absolute_uri(given or (DEFAULT_TRACKING if options.address is None else beside(storage)))
     if options.checkpoints:
         check_store(options.checkpoints, probe=False)
-    begun = None if options.fresh else stored.existing_study(url, name, study, options.checkpoints)
+    begun, before, fruitless = _in_ledger(url, name, study, options)
     outlook = stored.outlook(begun, study)
     if options.dry_run:
-        print(plan(name, profile, study, storage, options.checkpoints, tracking_uri, outlook), flush=True)
+        shown = plan(name, profile, study, storage, options.checkpoints, tracking_uri, outlook, before.moves, fruitless)
+        print(shown, flush=True)
         return FINISHED
     _check_writable(storage)
     if outlook.states and not (storage / "journal.jsonl").exists():
@@ -126,7 +129,7 @@ def run(options: argparse.Namespace) -> int:
         )
     check_uri(tracking_uri)
     retries = options.retry_failed and outlook.states.get("failed", 0)
-    if begun is not None and outlook.idle and not retries:
+    if begun is not None and outlook.idle and not retries and not before.moves:
         summary = json.loads((storage / "summary.json").read_text())
         if summary["status"] == "finished" and not summary["mlflow"].get("pending"):
             print(final_text(summary, storage / "report.html"), file=sys.stderr if options.json else sys.stdout)
@@ -136,12 +139,36 @@ def run(options: argparse.Namespace) -> int:
         check_store(options.checkpoints, probe=True)
     lock = Lock(storage / "lock")
     try:
-        if options.fresh and (storage / "summary.json").exists():
+        if (options.fresh or fruitless) and (storage / "summary.json").exists():
             lock = _set_aside(storage, lock)
-        session = Session(name, profile, study, storage, url, tracking_uri, options)
+        if fruitless:
+            stored.forget(url, name)
+            print(
+                f"{name}: begun again; all of its {fruitless} trial(s) failed before their first step", file=sys.stderr
+            )
+        session = Session(name, profile, study, storage, url, tracking_uri, options, before)
         return session.run()
     finally:
         lock.release()
+
+
+def _in_ledger(url: str, name: str, study: spec.Study, options: argparse.Namespace) -> tuple[Any, moved.Begun, int]:
+    """(the study that is carried on, or None, the inputs it was begun with, 0).
+
+    Where another study of this name is there, whose trials all failed before their first step, nothing was learnt
+    from it that the change would spoil: (None, no inputs, the number of those trials).
+    """
+    if options.fresh:
+        return None, moved.Begun(), 0
+    before = stored.begun(url, name, study)
+    try:
+        known = moved.as_begun(study, before)
+        return stored.existing_study(url, name, known, options.checkpoints), before, 0
+    except stored.Different:
+        fruitless = stored.fruitless(url, name)
+        if not fruitless:
+            raise
+        return None, moved.Begun(), fruitless
 
 
 def beside(storage: Path) -> str:
@@ -149,13 +176,22 @@ def beside(storage: Path) -> str:
     return f"{SQLITE}{storage.parent / 'mlflow.db'}"
 
 
-def requested(options: argparse.Namespace) -> tuple[str, Path, str, spec.Study]:
-    """(name, file, profile, study) that the command line asks for; raises ValueError."""
+def requested(options: argparse.Namespace, elsewhere: bool = False) -> tuple[str, Path, str, spec.Study]:
+    """(name, file, profile, study) that the command line asks for; raises ValueError.
+
+    Paths are relative to the working folder, and absolute in what is returned. A study that will run `elsewhere` must
+    have absolute ones.
+    """
     if options.name is None:
         raise ValueError(f"which study? There are: {', '.join(spec.available())} (or give the path of a .py file)")
     name, path = spec.find(options.name)
-    profile, study = spec.load(path, options.profile, overrides.parse(options.set), _changes(options))
-    explore(study)
+    settings = overrides.parse(options.set)
+    profile, study = spec.load(path, options.profile, settings, _changes(options))
+    if elsewhere:
+        inputs.check_elsewhere(study, explore(study), settings)
+        return name, path, profile, study
+    study = inputs.located(study, Path.cwd())
+    inputs.check(study, explore(study))
     return name, path, profile, study
 
 
@@ -195,9 +231,10 @@ class Session:
     """One launch of a study on this terminal."""
 
     def __init__(
-        self, name: str, profile: str, study: spec.Study, storage: Path, url: str, tracking_uri: str, options: Any
-    ) -> None:
-        self.name, self.profile, self.study, self.storage = name, profile, study, storage
+        self, name: str, profile: str, study: spec.Study, storage: Path, url: str, tracking_uri: str, options: Any,
+        before: moved.Begun,
+    ) -> None:  # fmt: skip
+        self.name, self.profile, self.study, self.storage, self.before = name, profile, study, storage, before
         self.url, self.tracking_uri, self.options = url, tracking_uri, options
         self.signals, self.told = 0, False
         self.signalled, self.signalled_at = "", -math.inf
@@ -220,15 +257,18 @@ class Session:
             self.engine.start()
             # Ray has put a handler of its own for SIGTERM in place.
             self._listen()
+            space = explore(self.study)
+            contents = inputs.contents(self.study, space)
             try:
-                inputs = check.result()
+                found = check.result()
             except RuntimeError:
                 # A stop of a Ray job signals every process of it, the check's too.
                 if self.signals:
                     display.message("interrupted; the same command carries on")
                     return INTERRUPTED
                 raise
-            return self._conduct(self.engine, inputs, display, out)
+            self.before.check(self.name, self.study, space, found["facts"], contents)
+            return self._conduct(self.engine, found, contents, display, out)
         except ValueError as error:
             display.close(None)
             print(f"error: {error}", file=err, flush=True)
@@ -248,18 +288,18 @@ class Session:
             if self.engine is not None:
                 self.engine.stop()
 
-    def _conduct(self, engine: Any, inputs: Any, display: Display, out: TextIO) -> int:
+    def _conduct(self, engine: Any, found: Any, contents: Any, display: Display, out: TextIO) -> int:
         import ray
 
         engine.check_room(self.study)
         actor = engine.open_ledger(
-            name=self.name, profile=self.profile, study=self.study, storage=self.storage, url=self.url,
-            tracking_uri=self.tracking_uri, tags=provenance.tags() | {"command": provenance.command()},
-            retry_failed=self.options.retry_failed, checkpoints=self.options.checkpoints,
+            name=self.name, profile=self.profile, study=moved.as_begun(self.study, self.before), storage=self.storage,
+            url=self.url, tracking_uri=self.tracking_uri, tags=provenance.tags() | {"command": provenance.command()},
+            retry_failed=self.options.retry_failed, checkpoints=self.options.checkpoints, moves=self.before.moves,
         )  # fmt: skip
-        for note in inputs["notes"]:
+        for note in found["notes"]:
             display.message(note)
-        ray.get(actor.prepared.remote(inputs["facts"], inputs["baselines"]))
+        ray.get(actor.prepared.remote(found["facts"], found["baselines"], contents))
         fitting = threading.Thread(target=self._fit, args=(engine,), daemon=True)
         # A signal that came during the start: no trial is handed out any more.
         self._heed(actor, display)

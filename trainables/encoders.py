@@ -7,7 +7,6 @@ checked or planned needs none of it.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 
 from trainables.data.cut import cut
+from trainables.places import MODEL, near_path
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -28,8 +28,6 @@ EMBEDDED = Path(__file__).parent / "embedded_encoder"
 
 ENCODE_ROWS = 64
 """Texts per forward pass of an evaluation."""
-
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ def _load(auto: Any, backbone: str, trust_remote_code: bool, optional: tuple[str
             source, trust_remote_code=trust_remote_code, dtype=torch.float32, output_loading_info=True
         )
     except (OSError, ValueError) as error:
-        raise ValueError(f"backbone {backbone!r} does not open: {error}") from error
+        raise ValueError(f"backbone {backbone!r} {_not_opened(backbone)}: {error}") from error
     missing = sorted(key for key in info["missing_keys"] if not key.startswith(optional or ("\0",)))
     if missing:
         raise ValueError(
@@ -88,17 +86,22 @@ def _load(auto: Any, backbone: str, trust_remote_code: bool, optional: tuple[str
 
 
 def _locate(backbone: str) -> str:
-    """What transformers should open; ValueError for a path that is not there."""
+    """What transformers should open; ValueError for a path where no model is."""
     if backbone == "embedded":
         return str(EMBEDDED)
-    folder = Path(backbone).expanduser()
-    if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise ValueError(f"backbone {backbone!r} is a folder without config.json; Hugging Face format is needed")
-        return str(folder)
-    if not _HUB_NAME.fullmatch(backbone):
-        raise ValueError(f"backbone {backbone!r} is no folder; accepted are 'embedded', a local folder or a hub name")
-    return backbone
+    try:
+        MODEL.check(backbone)
+    except ValueError as error:
+        raise ValueError(f"backbone {error}") from None
+    return backbone if MODEL.parts(backbone) is None else str(Path(backbone).expanduser())
+
+
+def _not_opened(backbone: str) -> str:
+    """Of a name it is said that no folder is called so: it may be a path with a mistake in it."""
+    if backbone in MODEL.words or MODEL.parts(backbone) is not None:
+        return "does not open"
+    near = near_path(Path.cwd() / backbone)
+    return f"is no folder here{f' (nearest: {near[0]})' if near else ''}, and does not open as a name on the hub"
 
 
 def longest_input(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:

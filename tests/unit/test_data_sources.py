@@ -187,7 +187,7 @@ def test_a_cut_gzip_file_is_refused(tmp_path):
     ("source", "message"),
     [
         ("nowhere.jsonl", "nothing there; accepted are embedded, ir_datasets:ID, datasets:NAME"),
-        ("dataset:x/y", "'dataset' is no kind of source here; accepted are embedded"),
+        ("dataset:x/y", "'dataset' is no kind of source here; nearest: datasets:x/y; accepted are embedded"),
         ("datasets:", "'datasets' is no kind of source here"),
         ("ir_datasets:msmarco-passage/train/triple-small", "nearest: msmarco-passage/train/triples-small"),
         ("ir_datasets:beir/scifact/test", "has docs, queries, qrels but no docpairs"),
