@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -26,7 +27,9 @@ from study.plan import plan
 from study.processes import descendants, kill
 from study.space import explore
 from study.tracking_uri import SQLITE, absolute_uri, check_uri, masked
+from study.variants import variants
 from trainables import overrides
+from trainables.check import distinct
 from trainables.object_store import check_uri as check_store
 from trainables.object_store import fetched
 from trainables.places import typed
@@ -34,6 +37,8 @@ from trainables.places import typed
 FINISHED, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 DEFAULT_TRACKING = "sqlite:///studies/mlflow.db"
 POLL_S = 0.4
+PATIENCE_S = 10.0
+"""The check of the inputs says what it is doing when it takes longer."""
 SAME_SIGNAL_S = 0.3
 """A second signal counts from here on."""
 MLFLOW_WAIT_S = 60.0
@@ -196,30 +201,47 @@ def requested(options: argparse.Namespace, elsewhere: bool = False) -> tuple[str
 
 
 class InputCheck:
-    """Reads a study's inputs and builds its first model in a process of its own, before any trial starts."""
+    """Reads a study's inputs and puts a few texts through its models, in a process of its own, before any trial."""
 
     def __init__(self, study: spec.Study, storage: Path) -> None:
         self.log = storage / "logs" / "check.log"
         config = overrides.apply(study.config, {"cache": str(storage / "cache")})
+        changes = json.dumps(distinct(study.config, variants(study)))
+        self.began = time.monotonic()
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "trainables.check", study.trainer, config.model_dump_json()],
+                [sys.executable, "-m", "trainables.check", study.trainer, config.model_dump_json(), changes],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
             )  # fmt: skip
+        self.doing = ""
+        """The newest line that the process has printed: the last one is its result."""
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.doing = line.strip()
 
     def raise_if_refused(self) -> None:
         """Raise the refusal if there already is one; does not wait."""
         if self.process.poll() not in (None, 0):
-            self.result()
+            self.result(lambda _: None)
 
-    def result(self) -> dict[str, Any]:
-        """{"facts": ..., "baselines": ..., "notes": [...]}; ValueError with the refusal."""
-        out, _ = self.process.communicate()
-        if self.process.returncode == WRONG and out.strip():
-            raise ValueError(out.strip())
+    def result(self, say: Callable[[str], None]) -> dict[str, Any]:
+        """{"facts": ..., "baselines": ..., "notes": [...]}; ValueError with the refusal. Says what takes long."""
+        said = ""
+        while self.process.poll() is None:
+            if self.doing != said and time.monotonic() - self.began > PATIENCE_S:
+                said = self.doing
+                say(f"checking the inputs: {said}")
+            time.sleep(POLL_S / 4)
+        self.reader.join()
+        if self.process.returncode == WRONG and self.doing:
+            raise ValueError(self.doing)
         if self.process.returncode != 0:
             raise RuntimeError(f"the inputs could not be checked, see {self.log}")
-        return json.loads(out)
+        return json.loads(self.doing)
 
     def stop(self) -> None:
         """End the process if it is still at work."""
@@ -260,7 +282,7 @@ class Session:
             space = explore(self.study)
             contents = inputs.contents(self.study, space)
             try:
-                found = check.result()
+                found = check.result(display.message)
             except RuntimeError:
                 # A stop of a Ray job signals every process of it, the check's too.
                 if self.signals:

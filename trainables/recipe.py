@@ -240,6 +240,15 @@ class Recipe(Protocol):
     """Collapse rules over the signals that `loss` returns."""
     description: Mapping[str, Any]
     """Facts for the record: identity of the data, number of parameters, source of negatives, ..."""
+    tokenizer: Any
+
+    def sample(self, count: int) -> dict[str, list[str]]:
+        """Name of each input -> about `count` of its texts."""
+        ...
+
+    def reduced(self, texts: int, documents: int) -> Recipe:
+        """The same model on so many of its training texts and documents only, the longest and the strangest."""
+        ...
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """AdamW groups; a tied matrix appears once."""

@@ -15,6 +15,7 @@ from trainables.data.order import indices
 from trainables.data.packing import pack
 from trainables.data.sources import source_kind
 from trainables.places import TEXTS
+from trainables.probe import spaced
 from trainables.recipe import TextData
 
 if TYPE_CHECKING:
@@ -49,6 +50,10 @@ class TextSet(Protocol):
         """The global batch of `step` (from 0)."""
         ...
 
+    def sample(self, count: int) -> list[str]:
+        """At most `count` of the texts; of a stream its first."""
+        ...
+
     def packed(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> TextSet:
         """The same texts in pieces of `max_length` tokens, see `trainables.data.packing`."""
         ...
@@ -70,6 +75,9 @@ class HeldTexts:
 
     def texts(self, step: int, batch_size: int, seed: int) -> list[str]:
         return [self.held[index] for index in indices(step, batch_size, len(self.held), seed)]
+
+    def sample(self, count: int) -> list[str]:
+        return spaced(self.held, count)
 
     def packed(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> HeldTexts:
         """Packed once, now, in the source's order: neighbours often speak of the same."""
@@ -108,6 +116,9 @@ class StreamedTexts:
                 self._rest = self._begin()
         self._position += batch_size
         return batch
+
+    def sample(self, count: int) -> list[str]:
+        return list(islice(self._begin(), count))
 
     def packed(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> StreamedTexts:
         """Packed while reading; a resume tokenizes again what comes before its step."""
