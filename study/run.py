@@ -29,7 +29,7 @@ from study.space import explore
 from study.tracking_uri import SQLITE, absolute_uri, check_uri, masked
 from study.variants import variants
 from trainables import overrides
-from trainables.check import distinct
+from trainables.check import DOING, distinct
 from trainables.object_store import check_uri as check_store
 from trainables.object_store import fetched
 from trainables.places import typed
@@ -213,15 +213,18 @@ class InputCheck:
                 [sys.executable, "-m", "trainables.check", study.trainer, config.model_dump_json(), changes],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
             )  # fmt: skip
-        self.doing = ""
-        """The newest line that the process has printed: the last one is its result."""
+        self.doing, self.found = "", ""
+        """What the process says it is doing, and its last word."""
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.doing = line.strip()
+        for line in map(str.strip, self.process.stdout):
+            if line.startswith(DOING):
+                self.doing = line.removeprefix(DOING)
+            else:
+                self.found = line
 
     def raise_if_refused(self) -> None:
         """Raise the refusal if there already is one; does not wait."""
@@ -237,11 +240,11 @@ class InputCheck:
                 say(f"checking the inputs: {said}")
             time.sleep(POLL_S / 4)
         self.reader.join()
-        if self.process.returncode == WRONG and self.doing:
-            raise ValueError(self.doing)
+        if self.process.returncode == WRONG and self.found:
+            raise ValueError(self.found)
         if self.process.returncode != 0:
             raise RuntimeError(f"the inputs could not be checked, see {self.log}")
-        return json.loads(self.doing)
+        return json.loads(self.found)
 
     def stop(self) -> None:
         """End the process if it is still at work."""

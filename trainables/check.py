@@ -4,8 +4,8 @@ Reads the data of the config and measures the baselines. CHANGES is a list of ch
 dotted keys, that trials will make: for each of them that changes more than a number's size, the recipe is built,
 makes one step on two texts and an evaluation on ten documents, and is let go before the next.
 
-Every line that is printed says what is being done, but for the last: {"facts": ..., "baselines": ..., "notes": [...]}
-as JSON with exit code 0, or one sentence with exit code 2.
+Prints lines that begin with `DOING` and say what is being done, and last {"facts": ..., "baselines": ...,
+"notes": [...]} as JSON with exit code 0, or one sentence with exit code 2.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from trainables.recipe import TrainerConfig
 
 HERE = str(Path(__file__).resolve().parent)
 
+DOING = "doing: "
+
 TEXTS, DOCUMENTS = 2, 10
 """Put through the model, the longest and the strangest that there are."""
 READ = 200
@@ -39,11 +41,11 @@ def main(name: str, text: str, changes: str = "[{}]") -> int:
     module = importlib.import_module(f"trainables.{name}.config")
     try:
         config = overrides.validate(module.Config, json.loads(text))
-        print("reading the data", flush=True)
+        print(f"{DOING}reading the data", flush=True)
         prepared = asdict(module.prepare(config))
         configs = [overrides.apply(config, change) for change in json.loads(changes)]
         for place, one in enumerate(configs, start=1):
-            print(f"one step with backbone {one.backbone!r} ({place} of {len(configs)})", flush=True)
+            print(f"{DOING}one step with backbone {one.backbone!r} ({place} of {len(configs)})", flush=True)
             prepared["notes"] = list(dict.fromkeys([*prepared["notes"], *step(name, one)]))
             gc.collect()
         if prepared["notes"]:

@@ -57,7 +57,7 @@ class Printing(InputCheck):
     """The check's process is a shell script."""
 
     def __init__(self, script: str) -> None:
-        self.log, self.began, self.doing = "check.log", time.monotonic(), ""
+        self.log, self.began, self.doing, self.found = "check.log", time.monotonic(), "", ""
         self.process = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
@@ -66,7 +66,8 @@ class Printing(InputCheck):
 def test_a_long_check_says_what_it_does(monkeypatch) -> None:
     monkeypatch.setattr("study.run.PATIENCE_S", 0.5)
     said: list[str] = []
-    script = """echo reading; sleep 1.2; echo one step; sleep 0.6; echo '{"facts": {}, "baselines": {}, "notes": []}'"""
+    result = """{"facts": {}, "baselines": {}, "notes": []}"""
+    script = f"echo doing: reading; sleep 1.2; echo doing: one step; sleep 0.6; echo '{result}'; sleep 0.6"
     assert Printing(script).result(said.append) == {"facts": {}, "baselines": {}, "notes": []}
     assert said == ["checking the inputs: reading", "checking the inputs: one step"]
 
@@ -74,7 +75,7 @@ def test_a_long_check_says_what_it_does(monkeypatch) -> None:
 def test_a_short_check_says_nothing_but_its_result() -> None:
     said: list[str] = []
     with pytest.raises(ValueError, match=r"^backbone 'x' does not open$"):
-        Printing("echo reading; echo \"backbone 'x' does not open\"; exit 2").result(said.append)
+        Printing("echo doing: reading; echo \"backbone 'x' does not open\"; exit 2").result(said.append)
     with pytest.raises(RuntimeError, match=r"could not be checked, see check\.log"):
-        Printing("echo reading; exit 1").result(said.append)
+        Printing("echo doing: reading; exit 1").result(said.append)
     assert said == []
