@@ -6,12 +6,15 @@ in each. It writes to the stream it was given and to nothing else.
 
 from __future__ import annotations
 
-import os
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
+from study.screen import View
+from study.table import TICK_S, TableView
 from study.words import (
     ENDED,
     Summary,
@@ -21,6 +24,7 @@ from study.words import (
     best_trial,
     cost,
     counts,
+    ended,
     label,
     mlflow_hint,
     no_result,
@@ -30,13 +34,12 @@ from study.words import (
     reported,
     seconds,
     setting,
+    share,
     show,
+    steps,
     value_of,
     why,
 )
-
-COLOURS = {"complete": "green", "pruned": "yellow", "collapsed": "red", "failed": "red", "running": "cyan"}
-BAR = 16
 
 
 class Display:
@@ -49,7 +52,7 @@ class Display:
 
     def __init__(
         self,
-        stream: TextIO,
+        stream: TextIO | View,
         parameter: str,
         objective: str,
         total: int,
@@ -60,16 +63,33 @@ class Display:
         self.clock, self.started = clock, clock()
         self._before: int | None = None
         plain = not stream.isatty() if plain is None else plain
-        self._view: _Lines | _Table = _Lines(stream, self) if plain else _Table(stream, self)
+        self._view: _Lines | TableView = _Lines(stream, self) if plain else TableView(stream, self)
 
     def update(self, summary: Summary) -> None:
         if self._before is None:
-            self._before = _ended(summary)
+            self._before = ended(summary)
         self._view.update(summary)
 
     def message(self, text: str) -> None:
         """Say something outside the table, such as that a stop was asked for."""
         self._view.message(text)
+
+    @contextmanager
+    def waiting(self, what: Callable[[], str]) -> Iterator[None]:
+        """Show that something goes on, `what` it is and for how long, until the end of the block."""
+        began, over = time.monotonic(), threading.Event()
+
+        def show() -> None:
+            while not over.wait(TICK_S):
+                self._view.waiting(what(), time.monotonic() - began)
+
+        shown = threading.Thread(target=show, name="waiting", daemon=True)
+        shown.start()
+        try:
+            yield
+        finally:
+            over.set()
+            shown.join()
 
     def close(self, summary: Summary | None, report: Path | None = None) -> None:
         """Show the last state and the result; None where there is none to show.
@@ -87,21 +107,22 @@ class Display:
 
         Pace is trials per second since the start, where a running trial counts by its steps.
         """
-        ended = _ended(summary)
-        here = ended - (self._before or 0)
+        done = ended(summary)
+        here = done - (self._before or 0)
         if here < 1:
             return None
-        underway = sum(_share(trial) for trial in summary["trials"] if trial["state"] == "running")
-        return (self.clock() - self.started) * max(0.0, self.total - ended - underway) / (here + underway)
+        underway = sum(share(trial) for trial in summary["trials"] if trial["state"] == "running")
+        return (self.clock() - self.started) * max(0.0, self.total - done - underway) / (here + underway)
 
 
 class _Lines:
     """One line per event, flushed, each event once."""
 
-    def __init__(self, stream: TextIO, display: Display) -> None:
+    def __init__(self, stream: TextIO | View, display: Display) -> None:
         self.stream, self.display = stream, display
         self.states: dict[int, tuple[str, int]] | None = None
         self.evaluated: dict[int, float | None] = {}
+        self.next_waiting_s = 10.0
 
     def update(self, summary: Summary) -> None:
         for line in self._events(summary):
@@ -110,6 +131,12 @@ class _Lines:
     def message(self, text: str) -> None:
         self.stream.write(text + "\n")
         self.stream.flush()
+
+    def waiting(self, what: str, elapsed_s: float) -> None:
+        """A line now and then: after ten seconds, and whenever that has doubled."""
+        if elapsed_s >= self.next_waiting_s:
+            self.message(f"{what}, {seconds(elapsed_s)}")
+            self.next_waiting_s *= 2
 
     def close(self) -> None:
         pass
@@ -144,7 +171,7 @@ class _Lines:
             return
         self.evaluated[trial["number"]] = value
         loss = number(trial["latest"].get("train.loss"))
-        yield f"{who} step {_steps(trial)}: {label(self.display.objective)} {show(value)}" + (
+        yield f"{who} step {steps(trial)}: {label(self.display.objective)} {show(value)}" + (
             f", loss {show(loss)}" if loss is not None else ""
         )
 
@@ -156,79 +183,8 @@ class _Lines:
         if trial["state"] not in ENDED:
             return ""
         left = self.display.remaining(summary)
-        done, total = _ended(summary), self.display.total
+        done, total = ended(summary), self.display.total
         return f" [{done}/{total}" + (f", about {seconds(left)} left]" if left is not None and done < total else "]")
-
-
-class _Table:
-    """A table that is redrawn in place."""
-
-    def __init__(self, stream: TextIO, display: Display) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        self.stream, self.display = stream, display
-        self.console = Console(file=stream, force_terminal=True, highlight=False, markup=False, emoji=False)
-        self.live = Live(console=self.console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
-        self.live.start()
-
-    def update(self, summary: Summary) -> None:
-        if self.stream.isatty():
-            # rich measures the standard streams, which need not be the terminal that is written to.
-            self.console.size = os.get_terminal_size(self.stream.fileno())
-        self.live.update(self._render(summary), refresh=True)
-
-    def message(self, text: str) -> None:
-        self.console.print(text, soft_wrap=True)
-
-    def close(self) -> None:
-        self.live.stop()
-
-    def _render(self, summary: Summary) -> Any:
-        from rich.console import Group
-        from rich.table import Table
-        from rich.text import Text
-
-        shown = _window(summary, max(3, self.console.height - 7))
-        names = parameters(summary["trials"], self.display.parameter)
-        best = best_trial(summary)
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-        table.add_column("trial", justify="right", no_wrap=True)
-        for name in names:
-            table.add_column(Text(name), justify="right", no_wrap=True)
-        table.add_column("steps", no_wrap=True)
-        table.add_column("loss", justify="right", no_wrap=True)
-        table.add_column(Text(label(self.display.objective)), justify="right", no_wrap=True)
-        table.add_column("state")
-        for trial in shown:
-            latest = trial.get("latest") or {}
-            value = value_of(trial, self.display.objective)
-            value = number(latest.get(self.display.objective)) if value is None else value
-            own = best is not None and trial["number"] == best["number"]
-            table.add_row(
-                Text(str(trial["number"])),
-                *(Text(setting((trial.get("params") or {}).get(name, "–"))) for name in names),
-                Text.assemble(_bar(_share(trial)), " ", _steps(trial)),
-                Text(show(number(latest.get("train.loss")))),
-                Text(show(value)),
-                _state_cell(trial, own),
-                style="bold" if own else "",
-            )
-        hidden = len(summary["trials"]) - len(shown)
-        parts = [Text(f"{hidden} more trials are not shown", style="dim")] if hidden else []
-        return Group(table, *parts, self._progress(summary))
-
-    def _progress(self, summary: Summary) -> Any:
-        from rich.text import Text
-
-        done = _ended(summary)
-        underway = sum(_share(trial) for trial in summary["trials"] if trial["state"] == "running")
-        facts = [f"{done}/{self.display.total} trials", seconds(self.display.clock() - self.display.started)]
-        left = self.display.remaining(summary)
-        if left is not None and done < self.display.total:
-            facts.append(f"about {seconds(left)} left")
-        share = (done + underway) / max(1, self.display.total)
-        return Text.assemble("\n", _bar(share, 2 * BAR), "  " + " · ".join(facts))
 
 
 def final_text(summary: Summary, report: Path | None = None) -> str:
@@ -248,11 +204,19 @@ def final_text(summary: Summary, report: Path | None = None) -> str:
     if len(failed) > 5:
         lines.append(f"and {len(failed) - 5} more failed")
     if report is not None:
+        best = best_trial(summary)
+        if best is not None and best.get("checkpoint"):
+            lines.append(f"best model: {_place(best['checkpoint'], report.parent)}")
         lines.append(f"report: {report}")
     hint = mlflow_hint(summary)
     if hint is not None:
         lines.append(f"MLflow: {hint}")
     return "\n".join(lines)
+
+
+def _place(checkpoint: str, storage: Path) -> str:
+    """A folder, which may be given relative to the study's, or the URI of one in an object store."""
+    return checkpoint if "://" in checkpoint else str(storage / checkpoint)
 
 
 def _result(summary: Summary) -> str:
@@ -281,7 +245,7 @@ def _settings(trial: Trial, parameter: str) -> str:
 
 def _ending(trial: Trial, metric: str) -> str:
     value = value_of(trial, metric)
-    text = f"{trial['state']} at step {_steps(trial)}"
+    text = f"{trial['state']} at step {steps(trial)}"
     if value is not None:
         text += f", {label(metric)} {show(value)}"
     return text + (f": {why(trial)}" if why(trial) else "")
@@ -289,45 +253,3 @@ def _ending(trial: Trial, metric: str) -> str:
 
 def _stage(trial: Trial) -> tuple[str, int]:
     return trial["state"], trial.get("attempts") or 1
-
-
-def _steps(trial: Trial) -> str:
-    planned = trial.get("planned_steps")
-    return f"{trial.get('steps') or 0}" + (f"/{planned}" if planned else "")
-
-
-def _share(trial: Trial) -> float:
-    planned = trial.get("planned_steps")
-    return min(1.0, (trial.get("steps") or 0) / planned) if planned else 0.0
-
-
-def _ended(summary: Summary) -> int:
-    return sum(trial["state"] in ENDED for trial in summary["trials"])
-
-
-def _bar(share: float, width: int = BAR) -> Any:
-    from rich.text import Text
-
-    full = round(share * width)
-    return Text.assemble(("━" * full, "cyan"), ("━" * (width - full), "bright_black"))
-
-
-def _state_cell(trial: Trial, best: bool) -> Any:
-    """The only cell that may be cut where the terminal is narrow."""
-    from rich.text import Text
-
-    state = trial["state"]
-    text = Text(no_wrap=True, overflow="ellipsis").append(state, COLOURS.get(state, ""))
-    return text.append((" ★ best" if best else "") + (f": {why(trial)}" if why(trial) else ""))
-
-
-def _window(summary: Summary, rows: int) -> list[Trial]:
-    """The trials worth the room: the running, the best, then the newest; in their own order."""
-    best = best_trial(summary)
-
-    def rank(trial: Trial) -> tuple[bool, bool, int]:
-        own = best is not None and trial["number"] == best["number"]
-        return trial["state"] == "running", own, trial["number"]
-
-    kept = sorted(summary["trials"], key=rank, reverse=True)[:rows]
-    return sorted(kept, key=lambda trial: trial["number"])

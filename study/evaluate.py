@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -19,11 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from study import spec
+from study import home, spec
 from study.comparison import Measured, tabled, write
 from study.findings import read_summary
 from study.lock import Held, Lock
-from study.run import FAILED, FINISHED, INTERRUPTED, WRONG, keep_screen
+from study.profiles import existing
+from study.run import FAILED, FINISHED, INTERRUPTED, WRONG, resource_changes, unused
+from study.screen import View, keep_screen, listen
 from study.suites import SUITES, Dataset, Suite, resolve
 from study.tracking_uri import absolute_uri, check_uri, masked
 from trainables import overrides
@@ -56,9 +59,16 @@ def parser() -> argparse.ArgumentParser:
         "--suite", required=True, metavar="SUITE", help=f"{', '.join(SUITES)}, or a folder in BEIR layout"
     )
     parser.add_argument("--trials", required=True, metavar="best|N,...", help="the study's best trial, or numbers")
-    parser.add_argument("--storage", type=typed, metavar="DIR", help="folder of the study (default: studies/NAME)")
+    parser.add_argument("--profile", help="variant of the study (default: its default one)")
+    parser.add_argument(
+        "--storage", type=typed, metavar="DIR", help="folder of the study (default: where study.run keeps the profile)"
+    )
     parser.add_argument("--tracking-uri", metavar="URI", help="MLflow of the study, where its URI has a password")
     parser.add_argument("--address", metavar="ADDR", help="Ray cluster (default: one on this machine)")
+    parser.add_argument(
+        "--resources", action="append", default=[], metavar="KEY=VALUE",
+        help="of a worker, where it takes others than the study's: " + ", ".join(spec.Resources.model_fields),
+    )  # fmt: skip
     parser.add_argument("--workers", type=int, metavar="N", help="workers (default: as many as there is room for)")
     parser.add_argument(
         "--cache", type=typed, metavar="DIR", help="folder for vectors, seen by all nodes (default: in the storage)"
@@ -92,7 +102,7 @@ class Screen:
     """Standard output for the result, standard error for what happens meanwhile."""
 
     def __init__(self) -> None:
-        self.out, self.err = sys.stdout, sys.stderr
+        self.out, self.err = View(sys.stdout), View(sys.stderr)
 
     def keep(self, log: Path) -> None:
         """Whatever libraries print goes to `log` from now on."""
@@ -122,11 +132,12 @@ def run(options: argparse.Namespace, screen: Screen) -> int:
     """Check the request, then measure; raises ValueError or Held for a request that cannot be met."""
     if options.workers is not None and options.workers < 1:
         raise ValueError(f"--workers {options.workers}: at least 1 is needed")
+    home.provide()
     suite = resolve(options.suite)
     name, path = spec.find(options.name)
-    storage = (options.storage or Path("studies") / name).resolve()
+    storage = existing(name, options.profile, options.storage).resolve()
     summary = read_summary(storage / "summary.json")
-    _, study = spec.load(path, summary.get("profile"), {}, {})
+    _, study = spec.load(path, summary.get("profile"), {}, resource_changes(options.resources))
     trials = chosen(summary, options.trials)
     uri = tracking_uri(options.tracking_uri, summary)
     place = storage / "evaluation"
@@ -273,7 +284,7 @@ def tracking_uri(given: str | None, summary: dict[str, Any]) -> str | None:
     """
     recorded = summary["mlflow"]["tracking_uri"]
     uri = absolute_uri(given or os.environ.get("MLFLOW_TRACKING_URI") or "")
-    if masked(uri) == recorded:
+    if masked(uri) == absolute_uri(recorded or ""):
         return uri
     if given:
         raise ValueError(f"--tracking-uri {masked(given)}: the runs of {summary['study']} are at {recorded}")
@@ -313,13 +324,18 @@ def _measure(
     shards = sum(one.measurement.shards for one in planned)
     documents = sum(one.measurement.corpus.size for one in planned)
     screen.say(f"{len(planned)} measurement(s), {documents:,} documents in {shards} shard(s); starting Ray")
+    for line in unused(options.address):
+        screen.say(line)
     screen.keep(place / "logs" / "driver.log")
     from study import sharded
     from study.executor import Engine
 
     engine = Engine(place, options.address)
+    listen(signal.default_int_handler)
     try:
         engine.start()
+        # Ray has put a handler of its own for SIGTERM in place.
+        listen(signal.default_int_handler)
         said = began = time.monotonic()
         done = encoded = 0
         for event in sharded.run([one.measurement for one in planned], resources, options.workers):

@@ -21,12 +21,14 @@ import ray
 from ray import tune
 from ray._private.state import state as cluster_state
 from ray.autoscaler.sdk import request_resources
+from ray.tune.result import EXPR_RESULT_FILE
 from ray.tune.search import Searcher
 
 from study import trial
 from study.ledger import Ledger
 from study.nodes import per_worker, room
 from study.processes import descendants, kill
+from study.screen import children_without_hang_up
 from study.spec import Resources, Study
 
 log = logging.getLogger(__name__)
@@ -54,6 +56,14 @@ EVERYWHERE = {
 
 LOOK_EVERY_S = 1.0
 """How often the room of the cluster is looked up, and a ledger that has no trial is asked again."""
+
+
+SOCKET_BYTES = 107
+"""Linux's limit for the path of a Unix socket."""
+BELOW = len("/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
+"""Bytes that Ray puts behind the name of its folder."""
+RANDOM = 8
+"""Characters that `tempfile` puts behind a prefix."""
 
 
 class Unreachable(ValueError):
@@ -84,19 +94,25 @@ class Engine:
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise Unreachable(f"--address {self.address}: no Ray cluster answers there ({error})") from error
             return
-        # A short path: Ray puts Unix sockets below it, whose names may have 107 bytes. The storage's digest in
-        # it tells the folders that killed launches of this study have left, which the study's lock makes ours.
+        # The storage's digest in it tells the folders that killed launches of this study have left, which the study's
+        # lock makes ours.
         prefix = f"study-{hashlib.sha256(str(self.storage).encode()).hexdigest()[:6]}-"
-        for abandoned in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        place = temporary_folder(len(prefix))
+        for abandoned in place.glob(f"{prefix}*"):
             shutil.rmtree(abandoned, ignore_errors=True)
-        self._temporary = tempfile.mkdtemp(prefix=prefix)
-        ray.init(
-            num_cpus=len(os.sched_getaffinity(0)),
-            object_store_memory=200 * 2**20,
-            include_dashboard=False,
-            _temp_dir=self._temporary,
-            **quiet,
-        )
+        self._temporary = tempfile.mkdtemp(prefix=prefix, dir=place)
+        # Ray would rather connect to the cluster that it names, and so would the processes that it starts.
+        os.environ.pop("RAY_ADDRESS", None)
+        with children_without_hang_up():
+            # GPUs are counted by Ray, which heeds CUDA_VISIBLE_DEVICES.
+            ray.init(
+                address="local",
+                num_cpus=len(os.sched_getaffinity(0)),
+                object_store_memory=200 * 2**20,
+                include_dashboard=False,
+                _temp_dir=self._temporary,
+                **quiet,
+            )
 
     def open_ledger(self, **arguments: Any) -> Any:
         """Start the ledger actor on this node with the arguments of `Ledger`, and wait until it is open."""
@@ -123,9 +139,10 @@ class Engine:
             where += f", accelerator {wanted.accelerator}"
         if wanted.labels:
             where += f", labels {wanted.labels}"
+        lower = "resources.workers" + (" or resources.gpus_per_worker" if wanted.gpus_per_worker else "")
         raise Unreachable(
             f"a trial needs {asked} ({wanted.workers} worker(s), {where}), the cluster has {found} on {len(here)} "
-            "node(s); lower resources.workers, let the cluster grow with --max-nodes, or name a larger one by --address"
+            f"node(s); lower {lower}, let the cluster grow with --max-nodes, or name a larger one by --address"
         )
 
     def fit(self, study: Study) -> None:
@@ -153,6 +170,7 @@ class Engine:
                 storage_path=str(scratch),
                 verbose=0,
                 failure_config=tune.FailureConfig(max_failures=0),
+                callbacks=[NoMetrics()],
             ),
         )
         try:
@@ -247,10 +265,35 @@ class LedgerSearcher(Searcher):
         """Nothing to restore: the ledger is the state."""
 
 
+class NoMetrics(tune.Callback):
+    """Leaves an empty file of metrics for each trial: Tune, which is told none, misses it at the end all the same."""
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        place = Path(trial.storage.trial_fs_path)
+        place.mkdir(parents=True, exist_ok=True)
+        (place / EXPR_RESULT_FILE).touch()
+
+
 def alive() -> list[dict[str, Any]]:
     """The nodes of the cluster that are there and will stay, as far as Ray was told."""
     leaving = cluster_state.get_draining_nodes()
     return [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving]
+
+
+def temporary_folder(prefix: int) -> Path:
+    """Where Ray's folder goes, whose name has a prefix of so many bytes: TMPDIR, or where its path is too long /tmp.
+
+    Raises ValueError where Ray's sockets fit nowhere.
+    """
+    longest = SOCKET_BYTES - BELOW - RANDOM - prefix - 1
+    asked = tempfile.gettempdir()
+    for place in (asked, "/tmp", "/var/tmp"):
+        if len(os.fsencode(place)) <= longest and os.access(place, os.W_OK | os.X_OK):
+            return Path(place)
+    raise ValueError(
+        f"TMPDIR={asked}: Ray puts sockets there, whose paths may have {SOCKET_BYTES} bytes, and /tmp and /var/tmp "
+        f"cannot be written; name a folder for temporary files with at most {longest} bytes"
+    )
 
 
 def _check_reachable(address: str) -> None:

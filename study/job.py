@@ -78,7 +78,8 @@ def build(options: argparse.Namespace) -> Job:
         check_uri(options.checkpoints, probe=False)
     files = package.files(study_file=path)
     on_cluster = next(there for there, here in files.items() if here == path)
-    words = ["python", "-m", "study.run", name if on_cluster == f"search_spaces/{name}.py" else on_cluster]
+    words = ["sh", "study/on_cluster.sh", *_interpreter(options)]
+    words += [path.stem if on_cluster == f"search_spaces/{path.stem}.py" else on_cluster]
     words += ["--address", "auto", "--storage", str(storage), *_passed_on(options)]
     # URLs may hold a password, and a job's command is shown to whoever looks at the dashboard. What is not given
     # here is left to the environment of the head.
@@ -102,6 +103,14 @@ def prefix(name: str, storage: Path) -> str:
     """
     digest = hashlib.sha256(f"{name}\n{storage}".encode()).hexdigest()[:6]
     return f"{re.sub(r'[^A-Za-z0-9_.]+', '-', name)}-{digest}"
+
+
+def _interpreter(options: argparse.Namespace) -> list[str]:
+    """`--python` of `study/on_cluster.sh`; without it that looks for the interpreter that runs Ray."""
+    if options.python is not None:
+        return ["--python", options.python]
+    # Ray makes an environment of what is to be installed, and puts it first on PATH.
+    return ["--python", "python"] if options.pip or options.uv else []
 
 
 def _storage(options: argparse.Namespace, name: str) -> Path:

@@ -17,6 +17,8 @@ from ray.job_submission import JobDetails, JobSubmissionClient
 CONNECT_S, ANSWER_S, UPLOAD_S = 10.0, 30.0, 300.0
 """How long a connection, an answer and the answer to an upload may take."""
 POLL_S = 1.0
+NOT_YET, NOT_YET_S = "try again later", 60.0
+"""What a server says that will have an answer in a while, and for how long it is asked again."""
 LOST_FOR_S = 60.0
 """How long `follow` waits for a job server that does not answer."""
 
@@ -52,10 +54,18 @@ class Jobs(JobSubmissionClient):
 
     `verify` is False or the file or folder of the certificates to trust. A token is sent where Ray finds one:
     RAY_AUTH_TOKEN, the file RAY_AUTH_TOKEN_PATH, ~/.ray/auth_token, unless RAY_AUTH_MODE says otherwise.
+    `say` is told why something takes long.
     """
 
-    def __init__(self, address: str, headers: Mapping[str, str], verify: bool | str) -> None:
+    def __init__(
+        self,
+        address: str,
+        headers: Mapping[str, str],
+        verify: bool | str,
+        say: Callable[[str], Any] = lambda text: None,
+    ) -> None:
         self.shown = address.rstrip("/")
+        self.say = say
         try:
             maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
             super().__init__(address, headers=dict(headers), verify=verify)
@@ -109,6 +119,16 @@ class Jobs(JobSubmissionClient):
             time.sleep(POLL_S)
 
     def _do_request(self, method: str, endpoint: str, **keywords: Any) -> requests.Response:
+        """A server that asks for patience, as one does whose cluster has just been started, is asked again."""
+        answer, began = self._answer(method, endpoint, **keywords), time.monotonic()
+        while answer.status_code >= 500 and NOT_YET in answer.text and time.monotonic() - began < NOT_YET_S:
+            if time.monotonic() - began < POLL_S:
+                self.say(f"the cluster at {self.shown} is not ready yet; it is asked again for {NOT_YET_S:g} s")
+            time.sleep(POLL_S)
+            answer = self._answer(method, endpoint, **keywords)
+        return answer
+
+    def _answer(self, method: str, endpoint: str, **keywords: Any) -> requests.Response:
         """Ray's own request waits for ever for a server that does not answer."""
         patience = (CONNECT_S, UPLOAD_S if method == "PUT" else ANSWER_S)
         try:

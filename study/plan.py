@@ -25,8 +25,9 @@ def plan(
     outlook: stored.Outlook | None,
     moves: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     fruitless: int = 0,
+    cards: str | None = None,
 ) -> str:
-    """What `--dry-run` prints; without an `outlook` where the ledger cannot be seen from here.
+    """What `--dry-run` prints; without an `outlook` and `cards` where ledger and trials are elsewhere.
 
     `moves` are inputs that are elsewhere now, see `study.moved`, and `fruitless` is the number of failed trials of a
     study that is begun again.
@@ -52,6 +53,7 @@ def plan(
         f"trials      {study.budget.trials} x {study.replicates} replicate(s) x {per_trial} steps = {steps:,} steps, "
         f"about {steps * study.config.batch_size:,} examples",
         f"gang        {_gang(study.resources)}",
+        *([f"GPUs        {cards}"] if cards else []),
         *(estimate(study) if study.resources.gpus_per_worker else ()),
         f"storage     {storage}",
         *([f"checkpoints {checkpoints}"] if checkpoints else []),

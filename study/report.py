@@ -19,6 +19,8 @@ from typing import Any
 from study.answer import accounts, answer, caveats, notes, over
 from study.findings import COST, Findings
 from study.paired import sentence, signed, spread
+from study.profiles import existing
+from study.screen import View
 from study.words import (
     STATES,
     Trial,
@@ -49,15 +51,19 @@ PAIRED_FIGURES = ("means", "differences")
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m study.report", description="Write the report of a study.")
     parser.add_argument("name", metavar="NAME", help="the study's name, or the .py file it was run from")
-    parser.add_argument("--storage", type=typed, metavar="DIR", help="the study's folder (default: studies/NAME)")
+    parser.add_argument("--profile", help="variant of the study (default: its default one)")
+    parser.add_argument(
+        "--storage", type=typed, metavar="DIR", help="the study's folder (default: where study.run keeps the profile)"
+    )
     options = parser.parse_args(arguments)
-    storage = options.storage or Path("studies") / Path(options.name).stem
+    name = options.name
+    study = Path(name).stem if name.endswith(".py") else name
     try:
-        path = write(storage)
+        path = write(existing(study, options.profile, options.storage))
     except (ValueError, OSError) as error:
-        print(f"study.report: {error}", file=sys.stderr)
+        print(f"study.report: {error}", file=View(sys.stderr))
         return 2
-    print(path)
+    print(path, file=View(sys.stdout))
     return 0
 
 

@@ -18,15 +18,16 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from study import inputs, moved, provenance, spec, stored
+from study import cards, home, inputs, moved, profiles, provenance, spec, stored
 from study.display import Display, final_text
 from study.lock import Held, Lock
 from study.plan import plan
 from study.processes import descendants, kill
+from study.screen import View, forget, keep_screen, listen
 from study.space import explore
-from study.tracking_uri import SQLITE, absolute_uri, check_uri, masked
+from study.tracking_uri import SQLITE, absolute_uri, check_uri, masked, sqlite_uri
 from study.variants import variants
 from trainables import overrides
 from trainables.check import DOING, distinct
@@ -65,7 +66,10 @@ def parser() -> argparse.ArgumentParser:
         help="of a trial's gang: " + ", ".join(spec.Resources.model_fields),
     )  # fmt: skip
     parser.add_argument("--workers-per-trial", type=int, metavar="N", help="workers in the gang of a trial")
-    parser.add_argument("--storage", type=typed, metavar="DIR", help="folder of the study (default: studies/NAME)")
+    parser.add_argument(
+        "--storage", type=typed, metavar="DIR",
+        help="folder of the study (default: studies/NAME, or studies/NAME.PROFILE)",
+    )  # fmt: skip
     parser.add_argument(
         "--checkpoints", metavar="URI", help="object store for checkpoints, s3://... (default: in the storage folder)"
     )
@@ -91,21 +95,24 @@ def main(arguments: list[str] | None = None) -> int:
             print(_listing(), flush=True)
             return FINISHED
         return run(options)
-    except (ValueError, Held) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return WRONG
     except BrokenPipeError:
         # The reader of a list or a plan has seen enough; Python would complain when it flushes at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forget(sys.stdout)
         return FINISHED
+    except (ValueError, Held) as error:
+        print(f"error: {error}", file=View(sys.stderr))
+        return WRONG
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
 def run(options: argparse.Namespace) -> int:
     """Check the request, then run the study; raises ValueError or Held for a request that cannot be met."""
-    name, _, profile, study = requested(options)
-    storage = (options.storage or Path("studies") / name).resolve()
+    home.provide()
+    name, file, profile, study = requested(options)
+    storage = (options.storage or profiles.default_folder(file.stem, name, profile, options.fresh)).resolve()
+    if not options.fresh:
+        name = profiles.name_in(storage, file.stem, name, profile)
     ledger = options.ledger or os.environ.get("STUDY_LEDGER")
     if ledger:
         stored.check_url(ledger)
@@ -123,7 +130,10 @@ def run(options: argparse.Namespace) -> int:
     begun, before, fruitless = _in_ledger(url, name, study, options)
     outlook = stored.outlook(begun, study)
     if options.dry_run:
-        shown = plan(name, profile, study, storage, options.checkpoints, tracking_uri, outlook, before.moves, fruitless)
+        here = cards.outlook(study.resources, cards.visible()) if options.address is None else None
+        shown = plan(
+            name, profile, study, storage, options.checkpoints, tracking_uri, outlook, before.moves, fruitless, here
+        )
         print(shown, flush=True)
         return FINISHED
     _check_writable(storage)
@@ -178,11 +188,11 @@ def _in_ledger(url: str, name: str, study: spec.Study, options: argparse.Namespa
 
 def beside(storage: Path) -> str:
     """SQLite beside the study's folder, shared by the studies there: on a cluster only that folder is sure to stay."""
-    return f"{SQLITE}{storage.parent / 'mlflow.db'}"
+    return sqlite_uri(storage.parent / "mlflow.db")
 
 
 def requested(options: argparse.Namespace, elsewhere: bool = False) -> tuple[str, Path, str, spec.Study]:
-    """(name, file, profile, study) that the command line asks for; raises ValueError.
+    """(title of the profile, file, profile, study) that the command line asks for; raises ValueError.
 
     Paths are relative to the working folder, and absolute in what is returned. A study that will run `elsewhere` must
     have absolute ones.
@@ -190,8 +200,11 @@ def requested(options: argparse.Namespace, elsewhere: bool = False) -> tuple[str
     if options.name is None:
         raise ValueError(f"which study? There are: {', '.join(spec.available())} (or give the path of a .py file)")
     name, path = spec.find(options.name)
+    found = spec.profiles(path)
+    profile, default = spec.chosen(found, path, options.profile)
+    name = profiles.title(name, profile, default)
     settings = overrides.parse(options.set)
-    profile, study = spec.load(path, options.profile, settings, _changes(options))
+    study = spec.changed(found[profile], settings, _changes(options))
     if elsewhere:
         inputs.check_elsewhere(study, explore(study), settings)
         return name, path, profile, study
@@ -230,6 +243,9 @@ class InputCheck:
         """Raise the refusal if there already is one; does not wait."""
         if self.process.poll() not in (None, 0):
             self.result(lambda _: None)
+
+    def at_work(self) -> bool:
+        return self.process.poll() is None
 
     def result(self, say: Callable[[str], None]) -> dict[str, Any]:
         """{"facts": ..., "baselines": ..., "notes": [...]}; ValueError with the refusal. Says what takes long."""
@@ -270,8 +286,10 @@ class Session:
         out, err = keep_screen(self.storage / "logs" / "driver.log")
         screen = err if self.options.json else out
         display = Display(screen, self.study.parameter, self.study.objectives[0].name, self.study.budget.trials)
-        self._listen()
+        listen(self._on_signal)
         display.message(f"{self.name}: checking the inputs, starting Ray; files in {_short(self.storage)}")
+        for line in unused(self.options.address):
+            display.message(line)
         # The inputs are read on one core while Ray is imported and started on the other.
         check = InputCheck(self.study, self.storage)
         try:
@@ -279,19 +297,20 @@ class Session:
 
             check.raise_if_refused()
             self.engine = Engine(self.storage, self.options.address)
-            self.engine.start()
-            # Ray has put a handler of its own for SIGTERM in place.
-            self._listen()
-            space = explore(self.study)
-            contents = inputs.contents(self.study, space)
-            try:
-                found = check.result(display.message)
-            except RuntimeError:
-                # A stop of a Ray job signals every process of it, the check's too.
-                if self.signals:
-                    display.message("interrupted; the same command carries on")
-                    return INTERRUPTED
-                raise
+            with display.waiting(lambda: "checking the inputs" if check.at_work() else "starting Ray"):
+                self.engine.start()
+                # Ray has put a handler of its own for SIGTERM in place.
+                listen(self._on_signal)
+                space = explore(self.study)
+                contents = inputs.contents(self.study, space)
+                try:
+                    found = check.result(display.message)
+                except RuntimeError:
+                    # A stop of a Ray job signals every process of it, the check's too.
+                    if self.signals:
+                        display.message("interrupted; the same command carries on")
+                        return INTERRUPTED
+                    raise
             self.before.check(self.name, self.study, space, found["facts"], contents)
             return self._conduct(self.engine, found, contents, display, out)
         except ValueError as error:
@@ -313,7 +332,7 @@ class Session:
             if self.engine is not None:
                 self.engine.stop()
 
-    def _conduct(self, engine: Any, found: Any, contents: Any, display: Display, out: TextIO) -> int:
+    def _conduct(self, engine: Any, found: Any, contents: Any, display: Display, out: View) -> int:
         import ray
 
         engine.check_room(self.study)
@@ -385,14 +404,13 @@ class Session:
                 display.message(f"the best model is not copied to MLflow: {error}")
         return found
 
-    def _listen(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._on_signal)
-
     def _on_signal(self, number: int, frame: object) -> None:
         now = time.monotonic()
         # `timeout` and some process managers send the same signal to the process and to its group.
         if now - self.signalled_at < SAME_SIGNAL_S:
+            return
+        # A shell passes the end of its terminal on, in its own time; nobody has asked twice.
+        if self.signals and number == signal.SIGHUP:
             return
         self.signalled_at = now
         self.signals += 1
@@ -414,22 +432,19 @@ def _changes(options: argparse.Namespace) -> dict[str, Any]:
         "resources.workers": options.workers_per_trial,
         "seed": options.seed,
     }
-    resources = overrides.parse(options.resources, "--resources")
-    return {f"resources.{key}": value for key, value in resources.items()} | {
-        key: value for key, value in given.items() if value is not None
-    }
+    return resource_changes(options.resources) | {key: value for key, value in given.items() if value is not None}
 
 
-def keep_screen(log: Path) -> tuple[TextIO, TextIO]:
-    """Keep this process's screen for itself: whatever libraries print goes to a file from now on."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    out, err = (os.fdopen(os.dup(number), "w", buffering=1) for number in (1, 2))
-    with log.open("a") as file:
-        for number in (1, 2):
-            os.dup2(file.fileno(), number)
-    return out, err
+def unused(address: str | None) -> list[str]:
+    """What is said of an environment that names a cluster where the command line names none."""
+    if address is not None or "RAY_ADDRESS" not in os.environ:
+        return []
+    return ["RAY_ADDRESS is not used: everything runs on this machine; --address names a cluster"]
+
+
+def resource_changes(given: list[str]) -> dict[str, Any]:
+    """What `--resources` changes, as dotted keys of `Study`."""
+    return {f"resources.{key}": value for key, value in overrides.parse(given, "--resources").items()}
 
 
 def _set_aside(storage: Path, lock: Lock) -> Lock:
@@ -466,7 +481,7 @@ def _short(path: Path) -> str:
     return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def _print_json(options: argparse.Namespace, summary: dict[str, Any], out: TextIO | None = None) -> None:
+def _print_json(options: argparse.Namespace, summary: dict[str, Any], out: View | None = None) -> None:
     if options.json:
         print(json.dumps(summary, indent=2), file=out or sys.stdout, flush=True)
 

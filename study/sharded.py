@@ -71,7 +71,7 @@ def run(
     # A block for each shard, because a worker is given whole blocks.
     done = from_items(shards, override_num_blocks=len(shards)).map(
         Worker,  # type: ignore[arg-type]  # a class too, says its documentation
-        fn_constructor_args=(list(measurements), int(worker.cpus_per_worker)),
+        fn_constructor_args=(list(measurements), int(worker.cpus_per_worker), worker.gpus_per_worker),
         # A single shard in flight: one that waits at a busy worker could be done by another.
         compute=ActorPoolStrategy(size=min(workers, len(shards)), max_tasks_in_flight_per_actor=1),
         max_restarts=LOST_WORKERS,
@@ -122,11 +122,11 @@ def _workers(one: Resources, asked: int | None) -> int:
 class Worker:
     """One process of the pool. It keeps the encoder of its last model, and the queries of its last measurement."""
 
-    def __init__(self, measurements: Sequence[Measurement], threads: int) -> None:
-        from trainables.context import local_device, use_threads
+    def __init__(self, measurements: Sequence[Measurement], threads: int, gpus: float) -> None:
+        from trainables.context import use_threads, worker_device
 
         use_threads(threads)
-        self.measurements, self.device = measurements, local_device()
+        self.measurements, self.device = measurements, worker_device(gpus)
         self._model: tuple[Path, Any] | None = None
         self._search: tuple[int, Any] | None = None
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt, SerializeAsAny, field_validator, model_validator
 
+from study.profiles import PROFILE
 from study.values import plain
 from trainables import overrides
 from trainables.recipe import Direction, NonNegativeFinite, PositiveFinite, Section, TrainerConfig
@@ -220,21 +221,28 @@ def profiles(path: Path) -> Mapping[str, Study]:
         raise ValueError(f"study file {path} raises {type(error).__name__}: {_one_line(error)}") from error
     if not isinstance(found, Mapping) or not found or not all(isinstance(s, Study) for s in found.values()):
         raise ValueError(f"study file {path} must define STUDY, a mapping from profile name to study.spec.Study")
+    for name in found:
+        if not isinstance(name, str) or not PROFILE.fullmatch(name):
+            raise ValueError(
+                f"study file {path}: profile {name!r}: its name is part of folder names; accepted are letters, digits, "
+                "_ and -, a letter first"
+            )
     return found
 
 
-def load(path: Path, profile: str | None, settings: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[str, Study]:
-    """(profile, study) of a file with `--set` values applied to its config and `changes` to the study itself.
-
-    The default profile is `embedded`, or the only one. Raises ValueError with one sentence.
-    """
-    found = profiles(path)
-    name = profile or ("embedded" if "embedded" in found else next(iter(found)))
+def chosen(found: Mapping[str, Study], path: Path, profile: str | None) -> tuple[str, str]:
+    """(profile that is asked for, default one) of a study file; the default is `embedded`, or the first one."""
+    default = "embedded" if "embedded" in found else next(iter(found))
+    name = default if profile is None else profile
     if name not in found:
         near = difflib.get_close_matches(name, found, n=1)
         hint = f"did you mean '{near[0]}'? " if near else ""
         raise ValueError(f"profile '{name}' of {path.stem} does not exist; {hint}it has {', '.join(found)}")
-    study = found[name]
+    return name, default
+
+
+def changed(study: Study, settings: Mapping[str, Any], changes: Mapping[str, Any]) -> Study:
+    """The study with `--set` values applied to its config and `changes` to itself; ValueError with one sentence."""
     tree = study.model_dump() | {"space": study.space, "config": overrides.apply(study.config, settings)}
     for key, value in changes.items():
         section, dot, leaf = key.partition(".")
@@ -242,7 +250,14 @@ def load(path: Path, profile: str | None, settings: Mapping[str, Any], changes: 
             tree[section] = tree[section] | {leaf: value}
         else:
             tree[section] = value
-    return name, overrides.validate(Study, tree)
+    return overrides.validate(Study, tree)
+
+
+def load(path: Path, profile: str | None, settings: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[str, Study]:
+    """(profile, study) of a file, `changed`; raises ValueError with one sentence."""
+    found = profiles(path)
+    name, _ = chosen(found, path, profile)
+    return name, changed(found[name], settings, changes)
 
 
 def _one_line(error: Exception) -> str:

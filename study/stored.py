@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from study.moved import Begun, since
 from study.sampling import Sampler, control_of, pruner
 from study.space import explore
 from study.spec import Study
-from study.tracking_uri import check_quoted, masked, with_driver
+from study.tracking_uri import SQLITE, check_quoted, masked, sqlite_path, sqlite_uri, with_driver
 from trainables import paths
 from trainables.object_store import place_of
 
@@ -40,7 +41,7 @@ class Different(Refused):
 
 def default_url(storage: Path) -> str:
     """SQLite beside the results."""
-    return f"sqlite:///{storage.resolve() / 'ledger.db'}"
+    return sqlite_uri(storage.resolve() / "ledger.db")
 
 
 def check_url(url: str) -> None:
@@ -52,6 +53,11 @@ def check_url(url: str) -> None:
         if engine.dialect.name != "sqlite":
             engine.connect().close()
     except (SQLAlchemyError, ImportError, ValueError) as error:
+        if isinstance(error, ImportError) and error.name == "psycopg2":
+            raise ValueError(
+                f"--ledger {shown}: the driver of this database is not installed here; install the extra 'postgresql' "
+                "of this project, or pip install psycopg2-binary"
+            ) from error
         reason = masked(str(getattr(error, "orig", None) or error).strip().splitlines()[0])
         raise ValueError(
             f"--ledger {shown}: {reason}; accepted are sqlite:////absolute/path.db and URLs of a database server "
@@ -87,13 +93,22 @@ def open_study(url: str, name: str, spec: Study, checkpoints: str | None = None)
         study.set_user_attr("format", FORMAT)
         study.set_user_attr("definition", wanted)
         study.set_user_attr("checkpoints", checkpoints)
-        study.set_user_attr("id", f"{name}-{uuid.uuid4().hex[:12]}")
+        study.set_user_attr("id", new_id(name))
     check_same(study.user_attrs, spec, name, checkpoints)
     # Keys that have come since it was begun are part of it from now on: their defaults may change later.
     for key, value in (("definition", wanted), ("at_default", at_default(wanted, defaults(spec)))):
         if study.user_attrs.get(key) != value:
             study.set_user_attr(key, value)
     return study
+
+
+def new_id(name: str) -> str:
+    """An id of its own for a study of this name, fit for tags, paths and the names of objects.
+
+    >>> new_id("my study (v2)")[:-12]
+    'my-study-v2-'
+    """
+    return f"{re.sub(r'[^A-Za-z0-9_.]+', '-', name).strip('-')}-{uuid.uuid4().hex[:12]}"
 
 
 def check_same(attributes: Mapping[str, Any], spec: Study, name: str, checkpoints: str | None = None) -> None:
@@ -104,7 +119,7 @@ def check_same(attributes: Mapping[str, Any], spec: Study, name: str, checkpoint
     if attributes.get("format", 0) > FORMAT:
         raise Refused(
             f"the ledger of {name} has format {attributes['format']}, this version reads {FORMAT}: "
-            "use the newer version it was written with, or --fresh"
+            "use the newer version it was written with, name another folder with --storage, or begin anew with --fresh"
         )
     if "definition" not in attributes:
         raise Refused(f"the stored Optuna study '{name}' is not a ledger of this platform; choose another --ledger")
@@ -115,12 +130,16 @@ def check_same(attributes: Mapping[str, Any], spec: Study, name: str, checkpoint
         shown = "; ".join(different[:5])
         more = f" and {len(different) - 5} more" if len(different) > 5 else ""
         raise Different(
-            f"the study {name} was begun differently: {shown}{more}. Undo the change, or begin anew with --fresh"
+            f"the study {name} was begun differently: {shown}{more}. Undo the change, name another folder with "
+            "--storage, or begin anew with --fresh"
         )
     kept = attributes.get("checkpoints")
     if place_of(kept or "") != place_of(checkpoints or ""):
         where, option = (kept, f"--checkpoints {kept}") if kept else ("its storage folder", "no --checkpoints")
-        raise Refused(f"the study {name} has its checkpoints in {where}; give {option}, or begin anew with --fresh")
+        raise Refused(
+            f"the study {name} has its checkpoints in {where}; give {option}, or another "
+            "folder with --storage, or begin anew with --fresh"
+        )
 
 
 @dataclass(frozen=True)
@@ -162,7 +181,7 @@ def existing_study(url: str, name: str, spec: Study, checkpoints: str | None = N
 
 def _load(url: str, name: str) -> optuna.Study | None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
+    if url.startswith(SQLITE) and not sqlite_path(url).exists():
         return None
     try:
         return optuna.load_study(study_name=name, storage=_storage(url))

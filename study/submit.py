@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from study import job, package, run
+from study import home, job, package, run
+from study.screen import View, forget
 
 if TYPE_CHECKING:
     from ray.job_submission import JobDetails
@@ -44,6 +45,9 @@ def parser() -> argparse.ArgumentParser:
     packages.add_argument("--pip", type=Path, metavar="FILE", help="requirements that every node installs with pip")
     packages.add_argument("--uv", type=Path, metavar="FILE", help="the same with uv (default: the nodes have all)")
     cluster.add_argument(
+        "--python", metavar="PATH", help="interpreter of the nodes that runs the study (default: the one that runs Ray)"
+    )
+    cluster.add_argument(
         "--env", action="append", default=[], metavar="NAME", help="pass this environment variable (MLFLOW_* anyway)"
     )
     cluster.add_argument("--header", action="append", default=[], metavar="KEY=VALUE", help="HTTP header to send")
@@ -60,8 +64,12 @@ def main(arguments: list[str] | None = None) -> int:
             if submission_id is not None:
                 return act(connect(options), submission_id, options)
         return submit(options)
+    except BrokenPipeError:
+        # Whoever read this has seen enough; a study on the cluster goes on.
+        forget(sys.stdout)
+        return run.FINISHED
     except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error}", file=View(sys.stderr))
         return run.WRONG
     except KeyboardInterrupt:
         return run.INTERRUPTED
@@ -94,12 +102,13 @@ def connect(options: argparse.Namespace) -> Jobs:
     parts = urlsplit(options.address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"--address {options.address}: give the dashboard of the cluster, http(s)://HEAD:8265")
+    home.provide()
     # Ray would prefer these to the address that was asked for.
     for name in ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"):
         os.environ.pop(name, None)
     from study import job_server
 
-    return job_server.Jobs(options.address, _pairs(options.header), job_server.verified(options.verify))
+    return job_server.Jobs(options.address, _pairs(options.header), job_server.verified(options.verify), _say)
 
 
 def _pairs(headers: list[str]) -> dict[str, str]:
@@ -196,7 +205,7 @@ def _print(text: str) -> None:
 
 def _say(text: str) -> None:
     """Messages of this command go beside what the study prints."""
-    print(text, file=sys.stderr, flush=True)
+    print(text, file=View(sys.stderr), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import socket
 from configparser import ConfigParser
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 if TYPE_CHECKING:
     import requests
@@ -47,14 +47,26 @@ def with_driver(url: str) -> str:
     return re.sub("^postgresql://", "postgresql+psycopg2://", url)
 
 
+def sqlite_uri(path: Path) -> str:
+    """The address of an SQLite file, whatever signs its path has.
+
+    >>> sqlite_uri(Path("/data/50%41/what?/ledger.db"))
+    'sqlite:////data/50%2541/what%3F/ledger.db'
+    """
+    return SQLITE + quote(str(path))
+
+
 def absolute_uri(uri: str) -> str:
     """The same place seen from any working folder and by any SQLAlchemy."""
-    return f"{SQLITE}{sqlite_path(uri).absolute()}" if uri.startswith(SQLITE) else with_driver(uri)
+    if not uri.startswith(SQLITE):
+        return with_driver(uri)
+    _, mark, settings = uri.partition("?")
+    return sqlite_uri(sqlite_path(uri).absolute()) + mark + settings
 
 
 def sqlite_path(uri: str) -> Path:
     """The file of a `sqlite:///` URI."""
-    return Path(uri.removeprefix(SQLITE).partition("?")[0])
+    return Path(unquote(uri.removeprefix(SQLITE).partition("?")[0]))
 
 
 def check_uri(uri: str, timeout_s: float = 3.0) -> None:

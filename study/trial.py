@@ -109,14 +109,14 @@ def _train(
 
     from study.gang import taken_away
     from trainables import distributed, loop
-    from trainables.context import LedgerContext, local_device, use_threads
+    from trainables.context import LedgerContext, use_threads, worker_device
     from trainables.object_store import below
 
     config_module = importlib.import_module(f"trainables.{begun['trainer']}.config")
     recipe_module = importlib.import_module(f"trainables.{begun['trainer']}.recipe")
     config = config_module.Config(**begun["config"])
     use_threads(config.threads or int(job["resources"]["cpus_per_worker"]))
-    device = local_device()
+    device = worker_device(job["resources"]["gpus_per_worker"])
     attempt = begun["attempt"]
     outcome: dict[str, Any] = {}
     with _process_group(rank, world_size, device):

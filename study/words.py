@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -252,10 +253,31 @@ def without_password(uri: str) -> str:
     return urlunsplit(parts._replace(netloc="***@" + parts.netloc.rpartition("@")[2]))
 
 
+def steps(trial: Trial) -> str:
+    """Steps done, of those planned.
+
+    >>> steps({"steps": 40, "planned_steps": 100})
+    '40/100'
+    """
+    planned = trial.get("planned_steps")
+    return f"{trial.get('steps') or 0}" + (f"/{planned}" if planned else "")
+
+
+def share(trial: Trial) -> float:
+    """Of its planned steps, those done."""
+    planned = trial.get("planned_steps")
+    return min(1.0, (trial.get("steps") or 0) / planned) if planned else 0.0
+
+
+def ended(summary: Summary) -> int:
+    """Trials that have ended."""
+    return sum(trial["state"] in ENDED for trial in summary["trials"])
+
+
 def mlflow_hint(summary: Summary) -> str | None:
     """Where the runs can be looked at: an address, or the command that serves a local store."""
     uri = str((summary.get("mlflow") or {}).get("tracking_uri") or "")
     if not uri:
         return None
     shown = without_password(uri)
-    return shown if uri.startswith(("http://", "https://")) else f"mlflow ui --backend-store-uri {shown}"
+    return shown if uri.startswith(("http://", "https://")) else f"mlflow ui --backend-store-uri {shlex.quote(shown)}"

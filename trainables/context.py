@@ -89,6 +89,25 @@ def local_device(index: int = 0) -> torch.device:
     return torch.device("cuda", index)
 
 
+def worker_device(gpus: float) -> torch.device:
+    """Where a worker that holds `gpus` GPUs trains: on the first that it sees, or without any on the CPU.
+
+    Ray hides the machine's GPUs from those that hold some of them, but not from those that hold none. Raises
+    RuntimeError where torch cannot use the GPU that is held.
+    """
+    import torch
+
+    if not gpus:
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        built = torch.version.cuda or "none"
+        raise RuntimeError(
+            f"this worker holds a GPU (gpus_per_worker={gpus:g}) that torch {torch.__version__} cannot use: its CUDA "
+            f"is {built}, or the driver is too old for it; install a torch that fits, or use gpus_per_worker=0"
+        )
+    return local_device()
+
+
 def use_threads(threads: int) -> None:
     """Set torch's intra-op threads of this process; less than one counts as one."""
     import torch

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from study.tracking_uri import sqlite_uri
+
 ROOT = Path(__file__).resolve().parents[2]
 
 STUDY = """
@@ -71,6 +73,8 @@ def test_summary_and_screen(finished) -> None:
     for noise in ("WARNING", "(pid=", "INFO mlflow", "Traceback"):
         assert noise not in done.stderr
     assert done.stderr.count("collapsed at step") == 1
+    assert f"best model: {good['checkpoint']}\n" in done.stderr
+    assert "Error" not in (storage / "logs" / "driver.log").read_text()
     assert not (storage / "ray").exists()
 
 
@@ -129,3 +133,38 @@ def test_fresh_keeps_the_old_study_beside_the_new_one(finished) -> None:
     assert done.returncode == 2
     kept = [path for path in (folder / "studies").iterdir() if path.name.startswith("tiny.2")]
     assert [json.loads((path / "summary.json").read_text())["study"] for path in kept] == ["tiny"]
+
+
+def test_any_names_and_places_and_a_reader_that_leaves(tmp_path) -> None:
+    """Signs that mean something in a URL, a long TMPDIR, no home, a cluster in the environment, and `| head -1`."""
+    from mlflow.tracking import MlflowClient
+
+    (tmp_path / "my study (v2).py").write_text(STUDY)
+    parent = tmp_path / "a?b #50%41 {ü}"
+    storage, temporary = parent / "x y", tmp_path / ("t" * 80)
+    temporary.mkdir()
+    env = {k: v for k, v in os.environ.items() if k != "MLFLOW_TRACKING_URI"} | {"PYTHONPATH": str(ROOT)}
+    env |= {"TMPDIR": str(temporary), "HOME": "/dev/null/home", "RAY_ADDRESS": "127.0.0.1:1"}
+    arguments = ["my study (v2).py", "--storage", str(storage), "--trials", "1", "--set", "steps=3"]
+    tracking = ["--tracking-uri", sqlite_uri(parent / "mlflow.db")]
+    piped = '"$0" -m study.run "$@" | head -1; exit ${PIPESTATUS[0]}'
+    done = subprocess.run(
+        ["bash", "-c", piped, sys.executable, *arguments, *tracking], cwd=tmp_path, env=env, capture_output=True,
+        text=True, timeout=400,
+    )  # fmt: skip
+    log = (storage / "logs" / "driver.log").read_text()
+    assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 1, ""), done.stderr + log[-3000:]
+    assert "Error" not in log
+    summary = json.loads((storage / "summary.json").read_text())
+    assert [(t["state"], t["steps"]) for t in summary["trials"]] == [("complete", 3)]
+    assert summary["mlflow"]["pending"] == 0
+    assert sorted(path.relative_to(parent) for path in tmp_path.rglob("*.db")) == [
+        Path("mlflow.db"),
+        Path("x y/ledger.db"),
+    ]
+    client = MlflowClient(sqlite_uri(parent / "mlflow.db"))
+    run = client.get_run(summary["mlflow"]["parent_run_id"])
+    assert client.get_experiment(run.info.experiment_id).name == "my study (v2)"
+    assert {"report", "best"} <= {item.path for item in client.list_artifacts(run.info.run_id)}
+    left = {path.name for path in temporary.iterdir() if not path.name.startswith("torchinductor_")}
+    assert left == {f"study-home-{os.getuid()}"}

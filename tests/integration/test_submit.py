@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -20,7 +21,8 @@ SECRET = "hunter2-hunter2"
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(token="t" * 32) as started:
+    # Started from an environment that is not active: PATH has another Python, or none.
+    with Cluster(token="t" * 32, PATH=os.defpath) as started:
         # As docs/cluster.md has it: the study on the head, training elsewhere.
         started.head(cpus=0)
         started.node(cpus=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from pathlib import Path
 from typing import Any
 
@@ -199,3 +200,88 @@ def test_final_text_of_other_endings(trials: tuple[dict[str, Any], ...], status:
     assert [line for line in lines if line.startswith("trial ")] == [
         f"trial {t['number']} failed: CUDA is full" for t in failed
     ]
+
+
+def test_the_last_lines_name_the_folder_of_the_best_model() -> None:
+    def last(checkpoint: str) -> list[str]:
+        best = trial(3, "complete", 100, values=DONE, checkpoint=checkpoint)
+        report = Path("/data/studies/demo/report.html")
+        return final_text(summary(best, status="finished", best=(3,)), report).splitlines()
+
+    folder = "/data/studies/demo/trials/0003/replicate-0/model"
+    for checkpoint in (folder, "trials/0003/replicate-0/model"):
+        assert last(checkpoint)[2:4] == [f"best model: {folder}", "report: /data/studies/demo/report.html"]
+    uri = "s3://bucket/demo-1/trials/0003/replicate-0/model"
+    assert f"best model: {uri}" in last(uri)
+
+
+@pytest.mark.parametrize("parameters", [1, 2])
+def test_a_terminal_of_40_columns(parameters: int) -> None:
+    from rich.console import Console
+
+    stream = io.StringIO()
+    display = Display(stream, "k", "ndcg_at_10", 4, plain=False)
+    params = dict([("k", 0.25), ("optimiser.lr", 0.003)][:parameters])
+    trials = [
+        trial(0, "complete", 100, values=DONE, params=params, latest={"train.loss": 1.234}),
+        trial(1, "collapsed", 40, reason="collapsed at step 40: loss flat", params=params),
+        trial(12, steps=55, params=params),
+    ]
+    view = display._view
+    view.console = Console(file=stream, width=40, height=24)
+    shown = Console(file=io.StringIO(), width=40)
+    shown.print(view._render(summary(*trials, best=(0,))))
+    lines = shown.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 40
+    assert [line.split()[:3] for line in lines[1:4]] == [
+        ["0", "0.25", "100/100"],
+        ["1", "0.25", "40/100"],
+        ["12", "0.25", "55/100"],
+    ]
+    for word, line in zip(("0.420", "collapsed", "running"), lines[1:4], strict=True):
+        assert word in line
+    assert "2/4 trials" in lines[-1]
+    display.close(None)
+
+
+def test_movement_is_shown_while_something_takes_long(monkeypatch) -> None:
+    from study import display as module
+
+    stream = io.StringIO()
+    display = Display(stream, "k", "ndcg_at_10", 4)
+    for elapsed in (0.5, 9.5, 10, 12, 19, 20, 39, 41):
+        display._view.waiting("checking the inputs", elapsed)
+    assert stream.getvalue().splitlines() == [f"checking the inputs, {s} s" for s in (10, 20, 41)]
+    terminal = io.StringIO()
+    display = Display(terminal, "k", "ndcg_at_10", 4, plain=False)
+    monkeypatch.setattr(module, "TICK_S", 0.01)
+    doing = iter(["checking the inputs", "starting Ray"])
+    with display.waiting(lambda: next(doing, "starting Ray")):
+        until = time.monotonic() + 5
+        while "starting Ray" not in terminal.getvalue() and time.monotonic() < until:
+            time.sleep(0.01)
+    assert "checking the inputs, 0 s" in terminal.getvalue()
+    assert "starting Ray, 0 s" in terminal.getvalue()
+    display.close(None)
+
+
+@pytest.mark.parametrize(("size", "width"), [((24, 40), 40), ((0, 0), 80)])
+def test_the_terminal_that_is_written_to_is_measured(size: tuple[int, int], width: int) -> None:
+    import fcntl
+    import os
+    import re
+    import struct
+    import termios
+
+    master, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+    with os.fdopen(terminal, "w") as stream:
+        display = Display(stream, "k", "ndcg_at_10", 4)
+        display._view.waiting("checking the inputs", 4000)
+        display.update(summary(trial(0, "complete", 100, values=DONE), trial(1, steps=40), best=(0,)))
+        seen = os.read(master, 100_000).decode()
+        display.close(None)
+    os.close(master)
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen).replace("\r", "\n").splitlines()
+    assert any(line.startswith("checking the inputs, 1 h 6 min  ━━━") for line in lines)
+    assert max(map(len, lines)) <= display._view.console.width == width

@@ -64,7 +64,12 @@ def copy_of_project(folder: Path, git: bool) -> Path:
 def test_files_are_those_of_the_packages() -> None:
     found = package.files(study_file=TINY)
     assert {name.split("/")[0] for name in found} == {*package.PACKAGES, "submitted"}
-    assert {"study/run.py", "study/report.html.jinja", "trainables/embedded_encoder/model.safetensors"} <= found.keys()
+    assert {
+        "study/run.py",
+        "study/on_cluster.sh",
+        "study/report.html.jinja",
+        "trainables/embedded_encoder/model.safetensors",
+    } <= found.keys()
     assert found["submitted/tiny_study.py"] == TINY
     assert not [name for name in found if "__pycache__" in name]
 
@@ -123,7 +128,7 @@ def test_prefix_tells_studies_and_storages_apart() -> None:
 def test_arguments_are_passed_on() -> None:
     sent = build("--set", "steps=4", "--set", "train.limit=9", "--trials", "3", "--seed", "0", "--fresh", "--follow")
     assert sent.entrypoint == (
-        "python -m study.run splade_k_search --address auto --storage /shared/k --trials 3 "
+        "sh study/on_cluster.sh splade_k_search --address auto --storage /shared/k --trials 3 "
         "--set steps=4 --set train.limit=9 --seed 0 --fresh"
     )
 
@@ -136,7 +141,7 @@ def test_file_of_the_packages_is_run_by_its_name() -> None:
 
 def test_own_file_is_run_from_where_it_is_put() -> None:
     sent = job.build(submit.parser().parse_args([str(TINY), "--profile", "kills", "--storage", "/shared/t"]))
-    assert sent.entrypoint.startswith("python -m study.run submitted/tiny_study.py --address auto")
+    assert sent.entrypoint.startswith("sh study/on_cluster.sh submitted/tiny_study.py --address auto")
 
 
 def test_every_option_of_a_run_is_passed_on_or_known_not_to_be() -> None:
@@ -413,3 +418,143 @@ def test_address_asked_for_wins_over_the_environment(capsys, monkeypatch) -> Non
         monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:9")
         monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:9")
         refused(capsys, f"{address}: the server there is not", *STUDY, "--address", address)
+
+
+class Starting(http.server.BaseHTTPRequestHandler):
+    """A job server whose cluster has just been started: no node can take a job before the third request for one."""
+
+    asked: ClassVar[list[str]]
+    answer = b"No available agent to submit job, please try again later."
+
+    def do_GET(self) -> None:
+        version = b'{"version": "4", "ray_version": "2.60.0", "ray_commit": "", "session_name": "s"}'
+        self._say(200, version if self.path == "/api/version" else b"[]")
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.asked.append(self.path)
+        accepted = b'{"submission_id": "k-1", "job_id": "k-1"}'
+        self._say(*((200, accepted) if len(self.asked) == 3 else (500, self.answer)))
+
+    def _say(self, code: int, body: bytes) -> None:
+        self.send_response(code)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def starting(**attributes: object) -> Iterator[tuple[str, list[str]]]:
+    """(address, what was asked of it)."""
+    handler = type("Handler", (Starting,), {"asked": [], **attributes})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", handler.asked
+        server.shutdown()
+
+
+def test_a_cluster_that_has_just_been_started_is_asked_again(monkeypatch) -> None:
+    from study import job_server
+
+    monkeypatch.setattr(job_server, "POLL_S", 0.05)
+    said: list[str] = []
+    with starting() as (address, asked):
+        jobs = job_server.Jobs(address, {}, True, said.append)
+        assert jobs.submit_job(entrypoint="true", submission_id="k-1") == "k-1"
+        assert len(asked) == 3
+        assert said == [f"the cluster at {address} is not ready yet; it is asked again for 60 s"]
+        monkeypatch.setattr(job_server, "NOT_YET_S", 0.2)
+        with pytest.raises(job_server.Unavailable, match="answers 500: No available agent"):
+            jobs.submit_job(entrypoint="true", submission_id="k-2")
+    with starting(answer=b"KeyError: 1") as (address, asked):
+        with pytest.raises(job_server.Unavailable, match="answers 500: KeyError"):
+            job_server.Jobs(address, {}, True).submit_job(entrypoint="true", submission_id="k-1")
+        assert len(asked) == 1
+
+
+# --- the interpreter on the cluster ------------------------------------------------------------------
+
+SCRIPT = ROOT / "study" / "on_cluster.sh"
+RAYLET = "import subprocess, sys; sys.exit(subprocess.run(['sh', *sys.argv[1].split()]).returncode)"
+"""A process with the raylet's command line among the ancestors of the job."""
+
+
+def on_cluster(*arguments: str, raylet: str | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = ["sh", str(SCRIPT), *arguments]
+    if raylet is not None:
+        command = [sys.executable, "-c", RAYLET, " ".join(command[1:]), f"--python_worker_command={raylet}"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | variables
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+
+
+def interpreter(path: Path, body: str) -> Path:
+    """A stand-in that is asked for packages by standard input, and otherwise says how it was called."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'#!/bin/sh\nif [ "$1" = - ]; then cat > /dev/null; {body}; else echo "$0 $*"; fi\n')
+    path.chmod(0o755)
+    return path
+
+
+def test_a_job_runs_the_interpreter_that_runs_ray(tmp_path) -> None:
+    python = interpreter(tmp_path / "env" / "bin" / "python", "true")
+    for command in (f"{python} /ray/default_worker.py --node-ip=1", f'"{python}" /ray/default_worker.py'):
+        done = on_cluster("k", "--trials", "2", raylet=command)
+        assert done.stdout == f"{python} -m study.run k --trials 2\n", done.stderr
+    spaced = interpreter(tmp_path / "my env" / "python", "true")
+    assert on_cluster("k", raylet=f'"{spaced}" /ray/default_worker.py').stdout == f"{spaced} -m study.run k\n"
+
+
+def test_without_a_raylet_what_is_on_path(tmp_path) -> None:
+    python = interpreter(tmp_path / "bin" / "python3", "true")
+    path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+    assert on_cluster("k", PATH=path).stdout == f"{python} -m study.run k\n"
+
+
+def test_an_interpreter_that_is_named(tmp_path) -> None:
+    done = on_cluster("--python", sys.executable, "--list")
+    assert (done.returncode, "splade_k_search" in done.stdout) == (0, True), done.stderr
+    python = interpreter(tmp_path / "python", "true")
+    assert on_cluster("--python", str(python), "k", raylet="/ray/python x").stdout == f"{python} -m study.run k\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("echo optuna, torch", "PYTHON on .* lacks optuna, torch; name another interpreter with --python, or the pack"),
+        ("exit 127", "PYTHON on .* cannot be run; name another interpreter with --python"),
+        (None, "--python PYTHON: there is no such interpreter on "),
+    ],
+)
+def test_an_interpreter_that_is_not_the_studys(tmp_path, body, message) -> None:
+    python = tmp_path / "python"
+    if body is not None:
+        interpreter(python, body)
+    done = on_cluster("--python", str(python), "k")
+    assert done.returncode == 2
+    assert re.fullmatch(f"error: {message.replace('PYTHON', str(python))}.*\n", done.stderr), done.stderr
+
+
+def test_which_interpreter_a_submission_names(tmp_path) -> None:
+    (tmp_path / "needs.txt").write_text("")
+    entrypoints = {
+        (): "sh study/on_cluster.sh splade_k_search ",
+        ("--python", "/opt/my env/python"): "sh study/on_cluster.sh --python '/opt/my env/python' splade_k_search ",
+        # Ray makes an environment of these and puts it first on PATH.
+        ("--pip", str(tmp_path / "needs.txt")): "sh study/on_cluster.sh --python python splade_k_search ",
+    }
+    for arguments, entrypoint in entrypoints.items():
+        assert build(*arguments).entrypoint.startswith(entrypoint)
+
+
+def test_a_profile_is_submitted_beside_the_others() -> None:
+    assert build("--profile", "search").prefix.startswith("splade_k_search.search-")
+    assert build("--profile", "search").entrypoint.startswith("sh study/on_cluster.sh splade_k_search --address")
+
+
+def test_whoever_follows_may_leave(monkeypatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    monkeypatch.setattr("sys.stdout", os.fdopen(writing, "w", buffering=1))
+    assert submit.main([*STUDY, "--dry-run"]) == 0

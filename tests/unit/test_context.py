@@ -1,0 +1,52 @@
+"""A worker trains on what it holds: on the CPU where it holds no GPU, whatever CUDA shows it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from study import sharded, trial
+from trainables import loop
+from trainables.context import worker_device
+
+
+@pytest.fixture
+def with_cuda(monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda index: None)
+
+
+def test_without_gpus_on_the_cpu(with_cuda) -> None:
+    assert worker_device(0) == torch.device("cpu")
+    assert worker_device(0.5) == torch.device("cuda", 0)
+
+
+def test_a_gpu_that_torch_cannot_use_is_no_reason_to_train_on_the_cpu(monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(RuntimeError, match=r"holds a GPU \(gpus_per_worker=1\) that torch .* cannot use"):
+        worker_device(1)
+
+
+@pytest.mark.parametrize(("gpus", "device"), [(0.0, "cpu"), (1.0, "cuda:0")])
+def test_the_worker_of_a_trial_is_told(with_cuda, monkeypatch, tmp_path, gpus, device) -> None:
+    seen = []
+
+    def run(recipe, config, context):
+        seen.append(context.device)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "run", run)
+    method = SimpleNamespace(remote=print)
+    ledger = SimpleNamespace(report=method, describe=method)
+    begun = {"trainer": "splade", "config": {}, "attempt": 1, "seeds": [0], "store": None, "folder": str(tmp_path)}
+    job = {"resources": {"cpus_per_worker": 1, "gpus_per_worker": gpus}}
+    with pytest.raises(KeyboardInterrupt):
+        trial._train(begun, 0, job, 0, 1, ledger)
+    assert seen == [torch.device(device)]
+
+
+@pytest.mark.parametrize(("gpus", "device"), [(0.0, "cpu"), (1.0, "cuda:0")])
+def test_the_worker_of_an_evaluation_is_told(with_cuda, gpus, device) -> None:
+    assert sharded.Worker([], threads=1, gpus=gpus).device == torch.device(device)
