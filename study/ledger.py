@@ -286,7 +286,8 @@ class Ledger:
         """The gang is done: end the trial by what its replicates show; returns the trial's state.
 
         `outcome` is that of the last replicate, or None with `error`, the message of an exception. A
-        trial that was only told to stop for now stays open and is handed out again by a later launch.
+        trial is complete when every planned replicate is: one that was only told to stop for now, be it in the last
+        evaluation of a replicate, stays open and is handed out again by a later launch.
         """
         row = self._rows[number]
         if row.state in FINAL or attempt != row.attempts:
@@ -296,9 +297,10 @@ class Ledger:
         pace = outcome["seconds_per_step"] if outcome else 0.0
         if error is not None:
             row.state, row.reason = "failed", error
-        elif outcome is None or (outcome["state"] == "stopped" and row.stop is None):
+        elif outcome is None or self._unfinished(row, outcome):
             row.reason = (outcome or {}).get("reason") or self._halt
-            row.step = outcome["step"] if outcome else 0
+            # The steps of a replicate that has ended are on record with it.
+            row.step = outcome["step"] if outcome and outcome["state"] == "stopped" else 0
             row.checkpoint = self._newest_checkpoint(number)
             self._store(row)
             self._changed()
@@ -319,6 +321,12 @@ class Ledger:
         self._end(row)
         self._changed()
         return row.state
+
+    def _unfinished(self, row: Row, outcome: dict[str, Any]) -> bool:
+        """Whether the trial was told to stop for now: within a replicate, or between two of them."""
+        if outcome["state"] == "stopped":
+            return row.stop is None
+        return outcome["state"] == "complete" and len(row.replicates) < self.spec.replicates
 
     def abandon(self, number: int, error: str, ticket: int | None = None) -> str:
         """The engine lost the trial: its gang could not be started or kept. Ends it as failed."""
