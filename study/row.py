@@ -34,6 +34,7 @@ class Row:
     saved: float = 0.0
     """Worker-seconds that ending early did not spend, at the trial's own pace."""
     checkpoint: str | None = None
+    """A path in the study's folder, or a URI."""
     retry_of: int | None = None
     control: bool = False
     """Whether it is an arm to compare with, outside the search."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from optuna.trial import TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from study.definition import at_default, defaults, differences, flat
+from study.lease import patience
 from study.sampling import Sampler, control_of, pruner
 from study.space import explore
 from study.spec import Study
@@ -60,16 +62,61 @@ def holds(url: str, name: str) -> bool:
     return name in optuna.get_all_study_names(_storage(url))
 
 
-def _storage(url: str) -> RDBStorage:
+def _storage(url: str, fence: Callable[[], None] | None = None) -> RDBStorage:
     """Optuna's storage; a connection that a server or a firewall has ended meanwhile is opened again."""
-    return RDBStorage(with_driver(url), engine_kwargs={"pool_pre_ping": True})
+    url = with_driver(url)
+    options = {"pool_pre_ping": True, "connect_args": patience(url)}
+    return _Fenced(url, options, fence) if fence else RDBStorage(url, engine_kwargs=options)
 
 
-def open_study(url: str, name: str, spec: Study, checkpoints: str | None = None) -> optuna.Study:
-    """Create the Optuna study or open the one there is, after checking that it is the same study."""
+class _Fenced(RDBStorage):
+    """Calls `fence` before each write; it raises where this process may not write any more."""
+
+    def __init__(self, url: str, engine_kwargs: dict[str, Any], fence: Callable[[], None]) -> None:
+        self.fence = fence
+        super().__init__(url, engine_kwargs=engine_kwargs)
+
+
+def _fenced(name: str) -> Callable[..., Any]:
+    write = getattr(RDBStorage, name)
+
+    @wraps(write)
+    def checked(self: _Fenced, *arguments: Any, **keywords: Any) -> Any:
+        self.fence()
+        return write(self, *arguments, **keywords)
+
+    return checked
+
+
+WRITES = (
+    "create_new_study", "delete_study", "set_study_user_attr", "set_study_system_attr", "_create_new_trial",
+    "_set_trial_param", "set_trial_state_values", "set_trial_intermediate_value", "set_trial_user_attr",
+    "set_trial_system_attr",
+)  # fmt: skip
+"""The methods of Optuna's storage that change the database, as its cache calls them."""
+for _name in WRITES:
+    setattr(_Fenced, _name, _fenced(_name))
+
+
+def open_study(
+    url: str,
+    name: str,
+    spec: Study,
+    checkpoints: str | None = None,
+    fence: Callable[[], None] | None = None,
+    admit: Callable[[str | None], None] | None = None,
+) -> optuna.Study:
+    """Create the Optuna study or open the one there is, after checking that it is the same study.
+
+    `admit` is called first with the study's id, None where there is none yet, and `fence` before each write; both
+    may raise.
+    """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    storage = _storage(url, fence)
+    if admit is not None:
+        admit(_id_in(storage, name))
     study = optuna.create_study(
-        storage=_storage(url),
+        storage=storage,
         study_name=name,
         directions=[o.direction for o in spec.objectives],
         sampler=Sampler(spec),
@@ -88,6 +135,13 @@ def open_study(url: str, name: str, spec: Study, checkpoints: str | None = None)
         if study.user_attrs.get(key) != value:
             study.set_user_attr(key, value)
     return study
+
+
+def _id_in(storage: RDBStorage, name: str) -> str | None:
+    try:
+        return storage.get_study_user_attrs(storage.get_study_id_from_name(name)).get("id")
+    except KeyError:
+        return None
 
 
 def check_same(attributes: Mapping[str, Any], spec: Study, name: str, checkpoints: str | None = None) -> None:

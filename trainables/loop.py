@@ -123,8 +123,8 @@ def run(recipe_module: Any, config: TrainerConfig, context: Context) -> Outcome:
 
 def _checkpoints(context: Context) -> Checkpoints:
     if context.store is None:
-        return Checkpoints(context.folder, context.attempt)
-    return StoredCheckpoints(context.folder, context.attempt, context.store)
+        return Checkpoints(context.folder, context.attempt, context.study)
+    return StoredCheckpoints(context.folder, context.attempt, context.store, context.study)
 
 
 class _Run:

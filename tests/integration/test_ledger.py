@@ -90,8 +90,9 @@ def opened(storage: Path, study: Study | None = None, **arguments) -> Ledger:
 
 
 def dies(ledger: Ledger) -> None:
-    """What a SIGKILL leaves: the files as they are, the lock free."""
+    """What a SIGKILL leaves: the files as they are, the lock free, and a lease whose holder is gone."""
     ledger.journal.close()
+    ledger._lease.release()
     ledger._lock.release()
 
 

@@ -66,7 +66,8 @@ def test_summary_and_screen(finished) -> None:
     assert 0 < summary["worker_seconds"]["overhead"] < summary["worker_seconds"]["used"]
     assert summary["worker_seconds"]["saved"] > 0
     assert "bm25" in summary["baselines"]
-    assert (Path(good["checkpoint"]) / "model.safetensors").exists()
+    assert good["checkpoint"] == "trials/0000/replicate-0/model"
+    assert (storage / good["checkpoint"] / "model.safetensors").exists()
     assert (storage / "report.html").stat().st_size > 10_000
     for noise in ("WARNING", "(pid=", "INFO mlflow", "Traceback"):
         assert noise not in done.stderr
