@@ -43,7 +43,9 @@ def silent(lease: Lease) -> None:
 def test_the_first_head_runs_and_a_second_one_is_refused(url) -> None:
     first = Lease(url, "k", Holder.this(FOLDER))
     assert (first.epoch, first.predecessor) == (1, None)
-    with pytest.raises(Held, match=r"the study k is in use by process \d+ on .*, in /studies/k .*; wait for it or stop"):
+    with pytest.raises(
+        Held, match=r"the study k is in use by process \d+ on .*, in /studies/k .*; wait for it or stop"
+    ):
         Lease(url, "k", Holder.this(FOLDER))
     with pytest.raises(Held):
         await_free(url, "k")
