@@ -73,7 +73,7 @@ class Ledger:
         self.name, self.profile, self.spec, self.storage = name, profile, study, storage
         # A SIGKILLed study leaves its actor alive for a moment.
         self._lock = Lock(storage / "ledger.lock", wait_s=20.0)
-        for half_written in storage.glob(".summary.json.*"):
+        for half_written in (*storage.glob(".summary.json.*"), *storage.glob(f".{identity.FILE}.*")):
             half_written.unlink()
         url = url or default_url(storage)
         with ExitStack() as opened:
