@@ -167,6 +167,15 @@ class _Leases:
             )
 
 
+def known(url: str, study: str) -> bool:
+    """Whether a head has ever held a lease for the study; changes nothing."""
+    leases = _Leases(url, study)
+    try:
+        return sqlalchemy.inspect(leases.engine).has_table(_TABLE.name) and leases.look() is not None
+    finally:
+        leases.engine.dispose()
+
+
 def await_free(url: str, study: str, say: Callable[[str], None] = lambda message: None) -> None:
     """Return when no head holds the study, or its holder is gone or silent for too long; changes nothing.
 

@@ -31,7 +31,7 @@ from study.lease import Deposed, Holder, Lease
 from study.lock import Lock
 from study.places import inside, resolved
 from study.records import Records
-from study.row import Row
+from study.row import Row, front
 from study.sampling import control_of
 from study.space import Unsuitable, shown, suggest
 from study.spec import Study
@@ -482,7 +482,7 @@ class Ledger:
         if not searched:
             return []
         if len(self.spec.objectives) > 1:
-            return sorted({t.number for t in self._study.best_trials} & set(searched))
+            return front([self._rows[number] for number in searched], self.spec.objectives)
         objective = self.spec.objectives[0]
         pick = max if objective.direction == "maximize" else min
         return [pick(searched, key=lambda number: self._rows[number].values[objective.name])]

@@ -117,6 +117,9 @@ def run(options: argparse.Namespace) -> int:
         check_store(options.checkpoints, probe=False)
     begun = None if options.fresh else stored.existing_study(url, name, study, options.checkpoints)
     outlook = stored.outlook(begun, study)
+    study_id = begun.user_attrs.get("id") if begun is not None else None
+    if not options.fresh:
+        identity.check(storage, study_id, name, masked(url))
     if options.dry_run:
         print(plan(name, profile, study, storage, options.checkpoints, tracking_uri, outlook), flush=True)
         return FINISHED
@@ -126,9 +129,6 @@ def run(options: argparse.Namespace) -> int:
             f"--storage {storage}: the ledger has trials of {name} whose journal is not there; name the folder that "
             "the study was begun in, or another ledger"
         )
-    study_id = begun.user_attrs.get("id") if begun is not None else None
-    if not options.fresh:
-        identity.check(storage, study_id, name, masked(url))
     check_uri(tracking_uri)
     tags = _mlflow_tags(storage, tracking_uri) if begun is not None else None
     if study_id is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from optuna.trial import TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from study.definition import at_default, defaults, differences, flat
-from study.lease import patience
+from study.lease import known, patience
 from study.sampling import Sampler, control_of, pruner
 from study.space import explore
 from study.spec import Study
@@ -66,7 +67,16 @@ def _storage(url: str, fence: Callable[[], None] | None = None) -> RDBStorage:
     """Optuna's storage; a connection that a server or a firewall has ended meanwhile is opened again."""
     url = with_driver(url)
     options = {"pool_pre_ping": True, "connect_args": patience(url)}
-    return _Fenced(url, options, fence) if fence else RDBStorage(url, engine_kwargs=options)
+    tries = 10
+    while True:
+        try:
+            return _Fenced(url, options, fence) if fence else RDBStorage(url, engine_kwargs=options)
+        except SQLAlchemyError as error:
+            # Two processes make the tables of an empty database at the same moment.
+            tries -= 1
+            if not tries or "already exists" not in str(error):
+                raise
+            time.sleep(0.2)
 
 
 class _Fenced(RDBStorage):
@@ -208,6 +218,9 @@ def existing_study(url: str, name: str, spec: Study, checkpoints: str | None = N
     try:
         study = optuna.load_study(study_name=name, storage=_storage(url))
     except KeyError:
+        return None
+    if "id" not in study.user_attrs and known(url, name):
+        # A head is making it just now, or was killed over it; the next one makes the rest.
         return None
     check_same(study.user_attrs, spec, name, checkpoints)
     return study

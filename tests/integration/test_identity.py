@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import threading
 import types
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +17,9 @@ import pytest
 from study import run, spec
 from study.lease import Deposed, Holder, Lease
 from study.ledger import Ledger
+from study.lock import Held
 from study.run import Session
-from study.stored import Refused, default_url, open_study
+from study.stored import Refused, default_url, existing_study, open_study
 from trainables.checkpoints import write_text
 
 STUDY = """
@@ -147,7 +150,8 @@ def test_the_id_is_in_everything_that_a_study_writes(folder) -> None:
 def test_the_folder_of_another_study_is_refused(folder, command) -> None:
     """It was taken for this one's: nothing was trained, and the other study's values came back."""
     name = finished("one", folder / "x")
-    assert_refused(command("two.py", "--storage", "x"), name, "has no two", str(folder / "x"))
+    for more in ((), ("--dry-run",)):
+        assert_refused(command("two.py", "--storage", "x", *more), name, "has no two", str(folder / "x"))
     with pytest.raises(Refused, match=f"belongs to study {name}, but the ledger .* has no two"):
         opened("two", folder / "x")
     assert command("two.py", "--storage", "y").launched
@@ -274,6 +278,51 @@ def test_two_folders_on_one_ledger(folder, command) -> None:
     with pytest.raises(Refused, match=f"carried on in {folder / 'x'} on .*, as the ledger .* tells"):
         opened("one", folder / "y", url)
     opened("one", folder / "x", url).close([], 0)
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_of_several_heads_on_an_empty_database_one_begins(folder, request, database) -> None:
+    """Each with a folder of its own, at one moment; they make the tables of the database, too."""
+    # Modules that are imported late are imported by one thread.
+    opened("two", folder / "y").close([], 0)
+    with ExitStack() as stack:
+        if database == "sqlite":
+            url = f"sqlite:///{folder / 'shared.db'}"
+        else:
+            url = stack.enter_context(request.getfixturevalue("postgres").database())
+        _, study = spec.load(Path("one.py"), None, {}, {})
+        ready, begun, refused = threading.Barrier(4), [], []
+
+        def begin(storage: Path) -> None:
+            ready.wait()
+            assert existing_study(url, "one", study) is None
+            try:
+                begun.append(Ledger("one", "embedded", study, storage, url))
+            except Held as error:
+                refused.append(str(error))
+
+        heads = [threading.Thread(target=begin, args=(folder / f"x{n}",)) for n in range(4)]
+        for head in heads:
+            head.start()
+        for head in heads:
+            head.join()
+        assert len(begun) == 1
+        assert len(refused) == 3
+        assert all("in use by process" in message and str(begun[0].storage) in message for message in refused)
+        assert begun[0].ask() == 0
+        begun[0].close([], 0)
+
+
+def test_a_head_killed_while_it_made_the_study_leaves_one_that_can_be_begun(folder, command, monkeypatch) -> None:
+    """It was taken for somebody else's Optuna study, and refused for good."""
+    with monkeypatch.context() as killed:
+        killed.setattr("optuna.Study.set_user_attr", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            opened("one", folder / "x")
+    assert command("one.py", "--storage", "x").launched
+    ledger = opened("one", folder / "x")
+    assert trained(ledger) == 0
+    ledger.close([], 0)
 
 
 def test_a_head_that_was_replaced_writes_nothing_and_stops_its_gangs(folder) -> None:
