@@ -15,7 +15,7 @@ import sqlalchemy
 from optuna.distributions import distribution_to_json
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from study.definition import at_default, defaults, differences, flat
 from study.lease import known, patience
@@ -74,7 +74,7 @@ def _storage(url: str, fence: Callable[[], None] | None = None) -> RDBStorage:
         except SQLAlchemyError as error:
             # Two processes make the tables of an empty database at the same moment.
             tries -= 1
-            if not tries or "already exists" not in str(error):
+            if not tries or not (isinstance(error, IntegrityError) or "already exists" in str(error)):
                 raise
             time.sleep(0.2)
 
