@@ -11,7 +11,9 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 STEPS = 24
 
 
-def test_a_killed_study_has_one_head_after_the_other_and_its_password_is_written_nowhere(tmp_path, postgres, monkeypatch) -> None:
+def test_a_killed_study_has_one_head_after_the_other_and_its_password_is_written_nowhere(
+    tmp_path, postgres, monkeypatch
+) -> None:
     storage = tmp_path / "study"
     arguments = ("--trials", "1", "--set", f"steps={STEPS}")
     with postgres.database() as url:
