@@ -11,9 +11,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 STEPS = 24
 
 
-def test_a_killed_study_has_one_head_after_the_other_and_its_password_is_written_nowhere(
-    tmp_path, postgres, monkeypatch
-) -> None:
+def test_a_killed_study_carries_on_and_its_password_is_written_nowhere(tmp_path, postgres, monkeypatch) -> None:
     storage = tmp_path / "study"
     arguments = ("--trials", "1", "--set", f"steps={STEPS}")
     with postgres.database() as url:
@@ -21,9 +19,6 @@ def test_a_killed_study_has_one_head_after_the_other_and_its_password_is_written
         with Launch(storage, *arguments) as launch:
             launch.trained(3)
             head = f"process {launch.process.pid} on"
-            with Launch(tmp_path / "other", *arguments) as second:
-                second.wait(2)
-                assert f"in use by {head}" in second.said()
             launch.kill_all()
         monkeypatch.delenv("STUDY_LEDGER")
         with Launch(storage, *arguments, "--ledger", url) as launch:

@@ -45,7 +45,7 @@ class Line:
 @pytest.fixture(autouse=True)
 def line_trainer(monkeypatch):
     config = types.ModuleType("trainables.line.config")
-    config.METRICS, config.Config = {"ndcg_at_10": "maximize"}, TrainerConfig
+    config.metrics, config.Config = lambda config: {"ndcg_at_10": "maximize"}, TrainerConfig
     recipe = types.ModuleType("trainables.line.recipe")
     recipe.build = lambda config, context: Line()
     package = types.ModuleType("trainables.line")
