@@ -248,11 +248,17 @@ class Ledger:
         return None
 
     def report(self, number: int, attempt: int, replicate: int, records: list[dict[str, Any]]) -> str | None:
-        """Store records of one replicate and answer with a reason to stop, or None."""
+        """Store records of one replicate and answer with a reason to stop, or None.
+
+        Raises `Deposed` where a replicate would end without them.
+        """
         row = self._rows[number]
         if attempt != row.attempts or row.state in FINAL:
             return f"superseded by attempt {row.attempts}"
         if self._deposed():
+            if records and records[-1]["step"] >= self._config(row).total_steps:
+                # It would end with its last steps on no record; the next head has it repeat them.
+                raise Deposed(self._lease.lost)
             return self._halt
         for record in self.journal.append_records(number, replicate, records):
             row.step = record["step"]

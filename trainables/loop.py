@@ -250,8 +250,12 @@ class _Run:
         records, self.unsent = self.unsent, []
         self.last_report = time.monotonic()
         reason = self.context.report(records, wait) if self.context.rank == 0 else None
-        # The answer to one report shows that all earlier ones have arrived.
-        self.unsure = [] if wait else records
+        if reason is not None:
+            # Whoever says stop may not have taken them; what is on record already is dropped when it comes again.
+            self.unsure += records
+        else:
+            # The answer to one report shows that all earlier ones have arrived.
+            self.unsure = [] if wait else records
         return reason
 
     def _save(self) -> None:

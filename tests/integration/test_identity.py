@@ -333,6 +333,8 @@ def test_a_head_that_was_replaced_writes_nothing_and_stops_its_gangs(folder) -> 
     new = Lease(default_url(folder / "x"), "one", here)
     told = ledger.report(number, 1, 0, [{"step": 3, "time": 1, "metrics": {"ndcg_at_10": 0.5}}])
     assert told.startswith(f"the study was taken over by process {here.pid} on")
+    with pytest.raises(Deposed):
+        ledger.report(number, 1, 0, [{"step": 4, "time": 1, "metrics": {"ndcg_at_10": 0.5}}])
     assert ledger.halted()
     assert ledger.ask() is None
     assert ledger.begin(number) == {"state": "interrupted"}
