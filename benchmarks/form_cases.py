@@ -165,11 +165,15 @@ def _columns() -> Iterator[Case]:
     yield graded("label: a decimal", 2.5)
     yield graded("label: a number in quotes", "2.5")
     yield graded("label: a decimal comma", "2,5", REFUSED)
-    yield graded("label: true", True, REFUSED)
+    yield graded("label: true among numbers", True, REFUSED)
+    yield graded("label: an unknown word", "good", REFUSED)
     yield graded("label: null", None, REFUSED)
     yield graded("label: NaN", float("nan"), REFUSED)
     yield graded("label: outside of `data.lowest` to `data.highest`", -1, REFUSED)
-    yield graded("label: negative, with `data.lowest=-1`", -1, 4, lowest=-1.0)
+    yield graded("label: negative, with `data.lowest=-1 data.highest=2`", -1, 4, lowest=-1.0, highest=2.0)
+    for name, words in (("yes and no", ("no", "yes", "No")), ("true and false", (False, True, False))):
+        labelled = [row | {"label": word} for row, word in zip(ROWS["graded"], words, strict=True)]
+        yield Case(f"labels: {name}", "graded", _written("a.jsonl", _jsonl(labelled)), 3)
     equal = [row | {"label": 1} for row in ROWS["graded"]]
     yield Case("label: the same everywhere", "graded", _written("a.jsonl", _jsonl(equal)), REFUSED)
     stsb = "".join(

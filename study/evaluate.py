@@ -38,6 +38,7 @@ from trainables.evaluation.measurement import (
     remove_leftovers,
 )
 from trainables.object_store import below, fetched
+from trainables.places import typed
 
 SAY_EVERY_S = 10.0
 STORE_WAIT_S = 60.0
@@ -55,12 +56,12 @@ def parser() -> argparse.ArgumentParser:
         "--suite", required=True, metavar="SUITE", help=f"{', '.join(SUITES)}, or a folder in BEIR layout"
     )
     parser.add_argument("--trials", required=True, metavar="best|N,...", help="the study's best trial, or numbers")
-    parser.add_argument("--storage", type=Path, metavar="DIR", help="folder of the study (default: studies/NAME)")
+    parser.add_argument("--storage", type=typed, metavar="DIR", help="folder of the study (default: studies/NAME)")
     parser.add_argument("--tracking-uri", metavar="URI", help="MLflow of the study, where its URI has a password")
     parser.add_argument("--address", metavar="ADDR", help="Ray cluster (default: one on this machine)")
     parser.add_argument("--workers", type=int, metavar="N", help="workers (default: as many as there is room for)")
     parser.add_argument(
-        "--cache", type=Path, metavar="DIR", help="folder for vectors, seen by all nodes (default: in the storage)"
+        "--cache", type=typed, metavar="DIR", help="folder for vectors, seen by all nodes (default: in the storage)"
     )
     parser.add_argument(
         "--vectors", choices=("float32", "float16"), default="float32", help="what documents' vectors are kept in"

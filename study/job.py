@@ -14,7 +14,6 @@ from pathlib import Path
 from study import package, provenance, run
 from study.plan import plan
 from study.tracking_uri import SQLITE, sqlite_path
-from trainables import overrides
 from trainables.object_store import check_uri
 
 TRACKING = (
@@ -66,7 +65,7 @@ class Job:
 
 def build(options: argparse.Namespace) -> Job:
     """Check the request as far as that is possible from here; raises ValueError."""
-    name, path, profile, study = run.requested(options)
+    name, path, profile, study = run.requested(options, elsewhere=True)
     storage = _storage(options, name)
     urls = {
         "MLFLOW_TRACKING_URI": options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI"),
@@ -77,9 +76,6 @@ def build(options: argparse.Namespace) -> Job:
             raise ValueError(f"{option} {url}: give an absolute path (sqlite:////...) that the cluster's head sees")
     if options.checkpoints:
         check_uri(options.checkpoints, probe=False)
-    for key, value in overrides.parse(options.set).items():
-        if isinstance(value, str) and not Path(value).is_absolute() and Path(value).exists():
-            raise ValueError(f"--set {key}={value}: a path on this machine; give an absolute one that all nodes see")
     files = package.files(study_file=path)
     on_cluster = next(there for there, here in files.items() if here == path)
     words = ["python", "-m", "study.run", name if on_cluster == f"search_spaces/{name}.py" else on_cluster]

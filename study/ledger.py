@@ -29,6 +29,7 @@ from study.account import Account
 from study.journal import Journal
 from study.lease import Deposed, Holder, Lease
 from study.lock import Lock
+from study.moved import Moves, as_now
 from study.places import inside, resolved
 from study.records import Records
 from study.row import Row, front
@@ -61,14 +62,15 @@ class Ledger:
         tags: Mapping[str, str] | None = None,
         retry_failed: bool = False,
         checkpoints: str | None = None,
+        moves: Moves | None = None,
         head: Holder | None = None,
     ) -> None:
         """Open or create the ledger, end what a kill left half-ended, and find what was interrupted.
 
         `tracking_uri` None keeps the study out of MLflow; `checkpoints` is the URI of an object store that keeps
         what trials write, in a folder with this study's id; `head` is the process that the study ends with, this one
-        by default. Raises `Refused`, or `study.lock.Held` while another ledger of this storage, or another head of
-        this study, is alive.
+        by default. `study` has the names that it was begun with, `moves` says where its inputs are now. Raises
+        `Refused`, or `study.lock.Held` while another ledger of this storage, or another head of this study, is alive.
         """
         self.name, self.profile, self.spec, self.storage = name, profile, study, storage
         # A SIGKILLed study leaves its actor alive for a moment.
@@ -94,6 +96,7 @@ class Ledger:
         self._tracker = (
             Tracker(self.journal, storage / "tracking.json", tracking_uri, name, self.id) if tracking_uri else None
         )
+        self._moves = moves or {}
         self._account = Account(study, self._study.user_attrs.get("elapsed", 0.0))
         self._halt: str | None = None
         self._live: set[int] = set()
@@ -208,7 +211,7 @@ class Ledger:
         self._changed()
         return {
             "trainer": self.spec.trainer,
-            "config": self._config(row).model_dump(),
+            "config": as_now(self._config(row), self._moves).model_dump(),
             "attempt": row.attempts,
             "study": self.id,
             "seeds": [self.spec.seed + r for r in range(self.spec.replicates)],
@@ -400,11 +403,17 @@ class Ledger:
 
     # --- the study as a whole --------------------------------------------------------------------
 
-    def prepared(self, facts: dict[str, str], baselines: dict[str, dict[str, float]]) -> None:
-        """What reading the inputs brought: identities of the data, figures of untrained methods."""
+    def prepared(
+        self, facts: dict[str, str], baselines: dict[str, dict[str, float]], contents: Mapping[str, str]
+    ) -> None:
+        """What reading the inputs brought: identities of the data, figures of untrained methods; and `contents`, the
+        digests of the files that the inputs are, by the names of now."""
         if self._deposed():
             return
         self._facts, self._baselines = facts, baselines
+        begun = {new: old for names in self._moves.values() for old, new in names.items()}
+        named = {begun.get(value, value): digest for value, digest in contents.items()}
+        self._study.set_user_attr("contents", named)
         self._study.set_user_attr("facts", facts)
         self._study.set_user_attr("baselines", baselines)
         self._records.inputs(facts, baselines)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from study import stored
@@ -21,8 +23,14 @@ def plan(
     checkpoints: str | None,
     tracking_uri: str,
     outlook: stored.Outlook | None,
+    moves: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    fruitless: int = 0,
 ) -> str:
-    """What `--dry-run` prints; without an `outlook` where the ledger cannot be seen from here."""
+    """What `--dry-run` prints; without an `outlook` where the ledger cannot be seen from here.
+
+    `moves` are inputs that are elsewhere now, see `study.moved`, and `fruitless` is the number of failed trials of a
+    study that is begun again.
+    """
     space = explore(study)
     first = [*study.controls, *study.points][: study.budget.trials]
     each = [overrides.apply(study.config, values).total_steps for values in first]
@@ -51,6 +59,10 @@ def plan(
     ]
     if outlook is not None:
         lines.append(f"ledger      {_outlook(outlook)}")
+    if fruitless:
+        lines.append(f"begun again ({fruitless} trial(s) failed before their first step; they are kept beside)")
+    for key, names in moves.items():
+        lines += [f"moved       {key}: {old} -> {new}, if the content is the same" for old, new in names.items()]
     lines.append("config")
     lines += [f"  {key} = {_dig(study.config, key)}" for key in overrides.keys(study.config) if key != "cache"]
     return "\n".join(lines)

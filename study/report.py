@@ -25,6 +25,7 @@ from study.words import (
     at,
     difference,
     label,
+    meanings,
     mlflow_hint,
     number,
     p_value,
@@ -35,6 +36,7 @@ from study.words import (
     show,
     value_of,
 )
+from trainables.places import typed
 
 FIGURES = ("parameter_curve", "matched_cost", "pareto", "loss_curves")
 """Functions of `study.plots`, and the names of their PNGs."""
@@ -47,7 +49,7 @@ PAIRED_FIGURES = ("means", "differences")
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m study.report", description="Write the report of a study.")
     parser.add_argument("name", metavar="NAME", help="the study's name, or the .py file it was run from")
-    parser.add_argument("--storage", type=Path, metavar="DIR", help="the study's folder (default: studies/NAME)")
+    parser.add_argument("--storage", type=typed, metavar="DIR", help="the study's folder (default: studies/NAME)")
     options = parser.parse_args(arguments)
     storage = options.storage or Path("studies") / Path(options.name).stem
     try:
@@ -73,6 +75,7 @@ def write(storage: Path) -> Path:
         s=findings.summary,
         figures=_figures(findings),
         columns=_columns(findings),
+        legend=meanings(name for trial in findings.trials for name in trial.get("values") or {}),
         rows=[_row(findings, trial) for trial in findings.trials],
         matched=findings.matched(),
         stopped=[trial for trial in findings.trials if trial["state"] not in ("complete", "running")],

@@ -16,10 +16,11 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-from study import identity, lease, provenance, spec, stored
+from study import identity, inputs, lease, moved, provenance, spec, stored
 from study.display import Display, final_text
 from study.lock import Held, Lock
 from study.places import inside, resolved
@@ -28,13 +29,18 @@ from study.processes import descendants, kill
 from study.space import explore
 from study.tracking_probe import run_tags
 from study.tracking_uri import SQLITE, absolute_uri, check_uri, masked
+from study.variants import variants
 from trainables import overrides
+from trainables.check import distinct
 from trainables.object_store import check_uri as check_store
 from trainables.object_store import fetched
+from trainables.places import typed
 
 FINISHED, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 DEFAULT_TRACKING = "sqlite:///studies/mlflow.db"
 POLL_S = 0.4
+PATIENCE_S = 10.0
+"""The check of the inputs says what it is doing when it takes longer."""
 SAME_SIGNAL_S = 0.3
 """A second signal counts from here on."""
 MLFLOW_WAIT_S = 60.0
@@ -61,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
         help="of a trial's gang: " + ", ".join(spec.Resources.model_fields),
     )  # fmt: skip
     parser.add_argument("--workers-per-trial", type=int, metavar="N", help="workers in the gang of a trial")
-    parser.add_argument("--storage", type=Path, metavar="DIR", help="folder of the study (default: studies/NAME)")
+    parser.add_argument("--storage", type=typed, metavar="DIR", help="folder of the study (default: studies/NAME)")
     parser.add_argument(
         "--checkpoints", metavar="URI", help="object store for checkpoints, s3://... (default: in the storage folder)"
     )
@@ -105,6 +111,7 @@ def run(options: argparse.Namespace) -> int:
     ledger = options.ledger or os.environ.get("STUDY_LEDGER")
     if ledger:
         stored.check_url(ledger)
+        ledger = absolute_uri(ledger) if ledger.startswith(SQLITE) else ledger
         if options.fresh and stored.holds(ledger, name):
             raise ValueError(
                 f"--fresh: the ledger of --ledger already has a study '{name}', which would be carried on; "
@@ -115,13 +122,14 @@ def run(options: argparse.Namespace) -> int:
     tracking_uri = absolute_uri(given or (DEFAULT_TRACKING if options.address is None else beside(storage)))
     if options.checkpoints:
         check_store(options.checkpoints, probe=False)
-    begun = None if options.fresh else stored.existing_study(url, name, study, options.checkpoints)
+    begun, before, fruitless = _in_ledger(url, name, study, options)
     outlook = stored.outlook(begun, study)
     study_id = begun.user_attrs.get("id") if begun is not None else None
-    if not options.fresh:
+    if not (options.fresh or fruitless):
         identity.check(storage, study_id, name, masked(url))
     if options.dry_run:
-        print(plan(name, profile, study, storage, options.checkpoints, tracking_uri, outlook), flush=True)
+        shown = plan(name, profile, study, storage, options.checkpoints, tracking_uri, outlook, before.moves, fruitless)
+        print(shown, flush=True)
         return FINISHED
     _check_writable(storage)
     if outlook.states and not (storage / "journal.jsonl").exists():
@@ -138,7 +146,7 @@ def run(options: argparse.Namespace) -> int:
         )
         identity.check_launch(storage, study_id, identity.Launch.of(tags or {}), where, lost)
     retries = options.retry_failed and outlook.states.get("failed", 0)
-    if begun is not None and outlook.idle and not retries:
+    if begun is not None and outlook.idle and not retries and not before.moves:
         summary = json.loads((storage / "summary.json").read_text())
         if summary["status"] == "finished" and not summary["mlflow"].get("pending") and tags is not None:
             print(final_text(summary, storage / "report.html"), file=sys.stderr if options.json else sys.stdout)
@@ -148,14 +156,38 @@ def run(options: argparse.Namespace) -> int:
         check_store(options.checkpoints, probe=True)
     lock = Lock(storage / "lock")
     try:
-        if begun is not None:
+        if begun is not None or fruitless:
             lease.await_free(url, name, lambda message: print(message, file=sys.stderr, flush=True))
-        if options.fresh and identity.begun(storage):
+        if (options.fresh or fruitless) and identity.begun(storage):
             lock = _set_aside(storage, lock)
-        session = Session(name, profile, study, storage, url, tracking_uri, options)
+        if fruitless:
+            stored.forget(url, name)
+            print(
+                f"{name}: begun again; all of its {fruitless} trial(s) failed before their first step", file=sys.stderr
+            )
+        session = Session(name, profile, study, storage, url, tracking_uri, options, before)
         return session.run()
     finally:
         lock.release()
+
+
+def _in_ledger(url: str, name: str, study: spec.Study, options: argparse.Namespace) -> tuple[Any, moved.Begun, int]:
+    """(the study that is carried on, or None, the inputs it was begun with, 0).
+
+    Where another study of this name is there, whose trials all failed before their first step, nothing was learnt
+    from it that the change would spoil: (None, no inputs, the number of those trials).
+    """
+    if options.fresh:
+        return None, moved.Begun(), 0
+    before = stored.begun(url, name, study)
+    try:
+        known = moved.as_begun(study, before)
+        return stored.existing_study(url, name, known, options.checkpoints), before, 0
+    except stored.Different:
+        fruitless = stored.fruitless(url, name)
+        if not fruitless:
+            raise
+        return None, moved.Begun(), fruitless
 
 
 def beside(storage: Path) -> str:
@@ -163,41 +195,67 @@ def beside(storage: Path) -> str:
     return f"{SQLITE}{storage.parent / 'mlflow.db'}"
 
 
-def requested(options: argparse.Namespace) -> tuple[str, Path, str, spec.Study]:
-    """(name, file, profile, study) that the command line asks for; raises ValueError."""
+def requested(options: argparse.Namespace, elsewhere: bool = False) -> tuple[str, Path, str, spec.Study]:
+    """(name, file, profile, study) that the command line asks for; raises ValueError.
+
+    Paths are relative to the working folder, and absolute in what is returned. A study that will run `elsewhere` must
+    have absolute ones.
+    """
     if options.name is None:
         raise ValueError(f"which study? There are: {', '.join(spec.available())} (or give the path of a .py file)")
     name, path = spec.find(options.name)
-    profile, study = spec.load(path, options.profile, overrides.parse(options.set), _changes(options))
-    explore(study)
+    settings = overrides.parse(options.set)
+    profile, study = spec.load(path, options.profile, settings, _changes(options))
+    if elsewhere:
+        inputs.check_elsewhere(study, explore(study), settings)
+        return name, path, profile, study
+    study = inputs.located(study, Path.cwd())
+    inputs.check(study, explore(study))
     return name, path, profile, study
 
 
 class InputCheck:
-    """Reads a study's inputs and builds its first model in a process of its own, before any trial starts."""
+    """Reads a study's inputs and puts a few texts through its models, in a process of its own, before any trial."""
 
     def __init__(self, study: spec.Study, storage: Path) -> None:
         self.log = storage / "logs" / "check.log"
         config = overrides.apply(study.config, {"cache": str(storage / "cache")})
+        changes = json.dumps(distinct(study.config, variants(study)))
+        self.began = time.monotonic()
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "trainables.check", study.trainer, config.model_dump_json()],
+                [sys.executable, "-m", "trainables.check", study.trainer, config.model_dump_json(), changes],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
             )  # fmt: skip
+        self.doing = ""
+        """The newest line that the process has printed: the last one is its result."""
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.doing = line.strip()
 
     def raise_if_refused(self) -> None:
         """Raise the refusal if there already is one; does not wait."""
         if self.process.poll() not in (None, 0):
-            self.result()
+            self.result(lambda _: None)
 
-    def result(self) -> dict[str, Any]:
-        """{"facts": ..., "baselines": ..., "notes": [...]}; ValueError with the refusal."""
-        out, _ = self.process.communicate()
-        if self.process.returncode == WRONG and out.strip():
-            raise ValueError(out.strip())
+    def result(self, say: Callable[[str], None]) -> dict[str, Any]:
+        """{"facts": ..., "baselines": ..., "notes": [...]}; ValueError with the refusal. Says what takes long."""
+        said = ""
+        while self.process.poll() is None:
+            if self.doing != said and time.monotonic() - self.began > PATIENCE_S:
+                said = self.doing
+                say(f"checking the inputs: {said}")
+            time.sleep(POLL_S / 4)
+        self.reader.join()
+        if self.process.returncode == WRONG and self.doing:
+            raise ValueError(self.doing)
         if self.process.returncode != 0:
             raise RuntimeError(f"the inputs could not be checked, see {self.log}")
-        return json.loads(out)
+        return json.loads(self.doing)
 
     def stop(self) -> None:
         """End the process if it is still at work."""
@@ -209,9 +267,10 @@ class Session:
     """One launch of a study on this terminal."""
 
     def __init__(
-        self, name: str, profile: str, study: spec.Study, storage: Path, url: str, tracking_uri: str, options: Any
-    ) -> None:
-        self.name, self.profile, self.study, self.storage = name, profile, study, storage
+        self, name: str, profile: str, study: spec.Study, storage: Path, url: str, tracking_uri: str, options: Any,
+        before: moved.Begun,
+    ) -> None:  # fmt: skip
+        self.name, self.profile, self.study, self.storage, self.before = name, profile, study, storage, before
         self.url, self.tracking_uri, self.options = url, tracking_uri, options
         self.signals, self.told = 0, False
         self.signalled, self.signalled_at = "", -math.inf
@@ -234,15 +293,18 @@ class Session:
             self.engine.start()
             # Ray has put a handler of its own for SIGTERM in place.
             self._listen()
+            space = explore(self.study)
+            contents = inputs.contents(self.study, space)
             try:
-                inputs = check.result()
+                found = check.result(display.message)
             except RuntimeError:
                 # A stop of a Ray job signals every process of it, the check's too.
                 if self.signals:
                     display.message("interrupted; the same command carries on")
                     return INTERRUPTED
                 raise
-            return self._conduct(self.engine, inputs, display, out)
+            self.before.check(self.name, self.study, space, found["facts"], contents)
+            return self._conduct(self.engine, found, contents, display, out)
         except ValueError as error:
             display.close(None)
             print(f"error: {error}", file=err, flush=True)
@@ -262,21 +324,21 @@ class Session:
             if self.engine is not None:
                 self.engine.stop()
 
-    def _conduct(self, engine: Any, inputs: Any, display: Display, out: TextIO) -> int:
+    def _conduct(self, engine: Any, found: Any, contents: Any, display: Display, out: TextIO) -> int:
         import ray
 
         engine.check_room(self.study)
         actor = engine.open_ledger(
-            name=self.name, profile=self.profile, study=self.study, storage=self.storage, url=self.url,
-            tracking_uri=self.tracking_uri, tags=provenance.tags() | {"command": provenance.command()},
-            retry_failed=self.options.retry_failed, checkpoints=self.options.checkpoints,
+            name=self.name, profile=self.profile, study=moved.as_begun(self.study, self.before), storage=self.storage,
+            url=self.url, tracking_uri=self.tracking_uri, tags=provenance.tags() | {"command": provenance.command()},
+            retry_failed=self.options.retry_failed, checkpoints=self.options.checkpoints, moves=self.before.moves,
         )  # fmt: skip
-        for note in inputs["notes"]:
+        for note in found["notes"]:
             display.message(note)
         predecessor = ray.get(actor.predecessor.remote())
         if predecessor:
             display.message(f"{self.name}: {predecessor}")
-        ray.get(actor.prepared.remote(inputs["facts"], inputs["baselines"]))
+        ray.get(actor.prepared.remote(found["facts"], found["baselines"], contents))
         fitting = threading.Thread(target=self._fit, args=(engine,), daemon=True)
         # A signal that came during the start: no trial is handed out any more.
         self._heed(actor, display)

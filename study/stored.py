@@ -19,10 +19,12 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from study.definition import at_default, defaults, differences, flat
 from study.lease import known, patience
+from study.moved import Begun, since
 from study.sampling import Sampler, control_of, pruner
 from study.space import explore
 from study.spec import Study
 from study.tracking_uri import check_quoted, masked, with_driver
+from trainables import paths
 from trainables.object_store import place_of
 
 FORMAT = 1
@@ -33,6 +35,10 @@ FINAL = ("complete", "pruned", "collapsed", "failed")
 
 class Refused(ValueError):
     """The ledger cannot serve this request; the message says what to do."""
+
+
+class Different(Refused):
+    """What is asked for is not the study that the ledger has."""
 
 
 def default_url(storage: Path) -> str:
@@ -172,7 +178,7 @@ def check_same(attributes: Mapping[str, Any], spec: Study, name: str, checkpoint
     if different:
         shown = "; ".join(different[:5])
         more = f" and {len(different) - 5} more" if len(different) > 5 else ""
-        raise Refused(
+        raise Different(
             f"the study {name} was begun differently: {shown}{more}. Undo the change, or begin anew with --fresh"
         )
     kept = attributes.get("checkpoints")
@@ -212,6 +218,13 @@ def outlook(study: optuna.Study | None, spec: Study) -> Outlook:
 
 def existing_study(url: str, name: str, spec: Study, checkpoints: str | None = None) -> optuna.Study | None:
     """The stored study, checked to be the same one, or None; creates nothing."""
+    study = _load(url, name)
+    if study is not None:
+        check_same(study.user_attrs, spec, name, checkpoints)
+    return study
+
+
+def _load(url: str, name: str) -> optuna.Study | None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
         return None
@@ -219,11 +232,36 @@ def existing_study(url: str, name: str, spec: Study, checkpoints: str | None = N
         study = optuna.load_study(study_name=name, storage=_storage(url))
     except KeyError:
         return None
-    if "id" not in study.user_attrs and known(url, name):
-        # A head is making it just now, or was killed over it; the next one makes the rest.
-        return None
-    check_same(study.user_attrs, spec, name, checkpoints)
-    return study
+    # Without an id a head is making it just now, or was killed over it; the next one makes the rest.
+    return None if "id" not in study.user_attrs and known(url, name) else study
+
+
+def begun(url: str, name: str, spec: Study) -> Begun:
+    """The inputs of the stored study of this name, and where those of `spec` may be instead; changes nothing."""
+    study = _load(url, name)
+    if study is None or "definition" not in study.user_attrs or _unstepped(study):
+        return Begun()
+    moves = since(study.user_attrs["definition"], definition(spec), paths.places(spec.config))
+    return Begun(moves, study.user_attrs.get("facts", {}), study.user_attrs.get("contents"))
+
+
+def fruitless(url: str, name: str) -> int:
+    """The number of trials of a stored study if all of them failed before their first step, else 0."""
+    study = _load(url, name)
+    return _unstepped(study) if study is not None else 0
+
+
+def forget(url: str, name: str) -> None:
+    """Take a study out of the storage, if it is there and still has no more than what `fruitless` counts."""
+    if fruitless(url, name):
+        optuna.delete_study(study_name=name, storage=_storage(url))
+
+
+def _unstepped(study: optuna.Study) -> int:
+    rows = [t.user_attrs.get("row", {}) for t in study.get_trials(deepcopy=False) if t.state != TrialState.WAITING]
+    failed = [row for row in rows if row.get("state") == "failed"]
+    stepped = any(row["step"] or row["replicates"] or "train.loss" in row["latest"] for row in failed)
+    return 0 if stepped or len(failed) < len(rows) else len(failed)
 
 
 def definition(spec: Study) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainables.data.local import COMPRESSIONS
+from trainables.places import near_path, typed
 
 _GENERAL = ("ndcg_at_10", "mrr_at_10", "recall_at_100")
 
@@ -94,10 +95,10 @@ def resolve(text: str) -> Suite:
     """The suite of this name, or that of a folder in BEIR layout or of several such; ValueError for neither."""
     if text in SUITES:
         return SUITES[text]
-    folder = Path(text).expanduser()
+    folder = typed(text)
     if folder.is_dir():
         return _of_folder(folder.resolve())
-    near = difflib.get_close_matches(text, SUITES, n=1, cutoff=0.4)
+    near = near_path(folder) if "/" in text else difflib.get_close_matches(text, SUITES, n=1, cutoff=0.4)
     hint = f"did you mean '{near[0]}'? " if near else ""
     raise ValueError(f"unknown suite '{text}'; {hint}There are {', '.join(SUITES)}, or give a folder in BEIR layout")
 

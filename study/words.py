@@ -23,6 +23,29 @@ _ACRONYMS = {
     "spearman": "Spearman", "pearson": "Pearson",
 }  # fmt: skip
 
+_MEANINGS = {
+    "ndcg": "the gain of the documents found, discounted by their rank, as a share of the best possible",
+    "mrr": "one over the rank of the first relevant document, 0 where none is found so far up",
+    "recall": "the share of the relevant documents that are found so far up",
+    "flops": "multiplications per query and document scored: the sum over all terms of the share of queries that have "
+    "the term times the share of documents that have it",
+    "active": "terms of a vector that are not 0, on average",
+    "spearman": "rank correlation of the cosine with the labels",
+    "pearson": "linear correlation of the cosine with the labels",
+}
+"""Of metrics, by the first word of their names."""
+
+
+def meanings(metrics: Iterable[str]) -> dict[str, str]:
+    """Name for readers -> what it is, of each metric that has such a text, once whatever split it is measured on.
+
+    >>> list(meanings(["ndcg_at_10", "test.flops", "flops", "loss"]))
+    ['nDCG@10', 'FLOPS']
+    """
+    names = dict.fromkeys(metric.rpartition(".")[2] for metric in metrics)
+    found = ((name, _MEANINGS.get(name.partition("_")[0])) for name in names)
+    return {label(name): text for name, text in found if text is not None}
+
 
 def number(value: Any) -> float | None:
     """`value` as a finite float; None for anything else, NaN and infinity included."""

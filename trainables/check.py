@@ -1,43 +1,136 @@
-"""`python -m trainables.check NAME CONFIG`: are these inputs usable? Asked before any trial starts.
+"""`python -m trainables.check NAME CONFIG [CHANGES]`: are these inputs usable? Asked before any trial starts.
 
-Reads the data, measures the baselines and builds the recipe once. Prints {"facts": ..., "baselines": ...,
-"notes": [...]} as JSON and exits with 0, or prints one sentence and exits with 2.
+Reads the data of the config and measures the baselines. CHANGES is a list of changes to the config, each a mapping of
+dotted keys, that trials will make: for each of them that changes more than a number's size, the recipe is built,
+makes one step on two texts and an evaluation on ten documents, and is let go before the next.
+
+Every line that is printed says what is being done, but for the last: {"facts": ..., "baselines": ..., "notes": [...]}
+as JSON with exit code 0, or one sentence with exit code 2.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
+import os
 import sys
 import tempfile
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from trainables import overrides
+from trainables.recipe import TrainerConfig
+
+HERE = str(Path(__file__).resolve().parent)
+
+TEXTS, DOCUMENTS = 2, 10
+"""Put through the model, the longest and the strangest that there are."""
+READ = 200
+"""Texts of each input that the tokenizer is tried on."""
+INDIFFERENT = ("steps", "evaluate_every", "checkpoint_every", "threads", "collapse")
+"""Settings that decide nothing of whether a backbone can take its inputs; nor do real numbers."""
 
 
-def main(name: str, text: str) -> int:
+def main(name: str, text: str, changes: str = "[{}]") -> int:
     module = importlib.import_module(f"trainables.{name}.config")
     try:
         config = overrides.validate(module.Config, json.loads(text))
-        prepared = module.prepare(config)
-        _build(name, config)
+        print("reading the data", flush=True)
+        prepared = asdict(module.prepare(config))
+        configs = [overrides.apply(config, change) for change in json.loads(changes)]
+        for place, one in enumerate(configs, start=1):
+            print(f"one step with backbone {one.backbone!r} ({place} of {len(configs)})", flush=True)
+            prepared["notes"] = list(dict.fromkeys([*prepared["notes"], *step(name, one)]))
+            gc.collect()
+        if prepared["notes"]:
+            prepared["facts"]["data.notes"] = "; ".join(prepared["notes"])
     except ValueError as error:
         print(" ".join(str(error).split()))
         return 2
-    print(json.dumps(asdict(prepared)))
+    print(json.dumps(prepared))
     return 0
 
 
-def _build(name: str, config) -> None:
+def distinct(config: TrainerConfig, changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of changes to the config one of each kind, those of one backbone together.
+
+    Two are of a kind where they differ in real numbers and in `INDIFFERENT` settings only.
+    """
+    kinds: dict[str, dict[str, Any]] = {}
+    backbones: dict[str, None] = {}
+    for change in changes:
+        changed = overrides.apply(config, change)
+        settings = {key: value for key, value in _flat(changed.model_dump()) if key not in INDIFFERENT}
+        kinds.setdefault(repr({k: v for k, v in settings.items() if not isinstance(v, float)}), change)
+        backbones[changed.backbone] = None
+    order = list(backbones)
+    return sorted(kinds.values(), key=lambda change: order.index(overrides.apply(config, change).backbone))
+
+
+def step(name: str, config: TrainerConfig) -> list[str]:
+    """Build the recipe, and make a step and an evaluation with a few texts; returns what should be said.
+
+    Raises ValueError with one sentence, whatever a library raises.
+    """
     import torch
 
+    from trainables import vocabulary
     from trainables.context import Context
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))
     with tempfile.TemporaryDirectory() as folder:
         context = Context(seed=0, folder=Path(folder), device=torch.device("cpu"))
-        importlib.import_module(f"trainables.{name}.recipe").build(config, context)
+        module = importlib.import_module(f"trainables.{name}.recipe")
+        backbone = f"backbone {config.backbone!r}"
+        recipe = _told(f"{backbone} cannot be made ready", module.build, config, context)
+        samples = recipe.sample(READ)
+        said = vocabulary.remarks(config.backbone, recipe.tokenizer, samples)
+        what = f"{backbone} cannot take the longest and the strangest texts of {', '.join(samples)}"
+        _told(what, _run, recipe.reduced(TEXTS, DOCUMENTS), config)
+    return said
+
+
+def _run(recipe: Any, config: TrainerConfig) -> None:
+    """A first step of every stage, forward and backward, and an evaluation."""
+    import torch
+
+    first = 0
+    for stage in config.stages:
+        recipe.model.train()
+        loss, _ = recipe.loss(recipe.batch(first), first)
+        loss.backward()
+        recipe.model.zero_grad(set_to_none=True)
+        first += stage.steps
+    recipe.model.eval()
+    with torch.inference_mode():
+        recipe.evaluate(("validation", "test"))
+
+
+def _told(what: str, do: Callable[..., Any], *arguments: Any) -> Any:
+    """What `do` returns; ValueError that begins with `what` where anything but our own refusals is raised."""
+    try:
+        return do(*arguments)
+    except MemoryError:
+        raise
+    except Exception as error:
+        own = isinstance(error, ValueError) and (traceback.extract_tb(error.__traceback__)[-1].filename).startswith(
+            HERE
+        )
+        if own:
+            raise
+        raise ValueError(f"{what}: {type(error).__name__}: {error}") from error
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
 
 
 if __name__ == "__main__":

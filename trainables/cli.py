@@ -13,7 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from trainables import overrides
+from trainables import overrides, paths
+from trainables.places import typed
 
 
 def main(name: str, arguments: list[str] | None = None) -> int:
@@ -25,12 +26,14 @@ def main(name: str, arguments: list[str] | None = None) -> int:
         description=f"Train one {name} configuration in this process. The same command carries on.",
         epilog="keys of --set: " + ", ".join(overrides.keys(base)),
     )
-    parser.add_argument("--folder", type=Path, default=Path("runs") / name, help="checkpoints, result and model")
+    parser.add_argument("--folder", type=typed, default=Path("runs") / name, help="checkpoints, result and model")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a config value")
     options = parser.parse_args(arguments)
     try:
-        config = overrides.apply(base, {"cache": str(options.folder / "cache")} | overrides.parse(options.set))
+        values = {"cache": str(options.folder / "cache")} | overrides.parse(options.set)
+        config = paths.located(overrides.apply(base, values), Path.cwd())
+        paths.check(config)
         outcome = _train(name, config, options.folder, options.seed)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)

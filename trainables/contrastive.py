@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 
 from trainables.data.order import indices, share
 from trainables.data.types import Example, TrainingSet
+from trainables.probe import extremes, spaced
 from trainables.recipe import Reach
 
 Document = tuple[str, str | None]
@@ -61,6 +62,16 @@ class Batches:
         self._relevant: dict[str, list[Document]] = {}
         for example in data.examples:
             self._relevant.setdefault(example.query, []).append((example.positive, example.positive_id))
+
+    def sample(self, count: int) -> list[str]:
+        """Queries and documents of at most `count` examples."""
+        return [text for e in spaced(self.data.examples, count) for text in (e.query, e.positive, *e.negatives[:1])]
+
+    def reduced(self, count: int) -> Batches:
+        """Batches of `count` examples, those whose positives are the longest and the strangest."""
+        examples = self.data.examples
+        kept = [examples[place] for place in extremes([example.positive for example in examples], count)]
+        return Batches(replace(self.data, examples=kept), count, self.hard_negatives, self.context)
 
     def draw(self, step: int) -> Drawn:
         """The batch of `step` (from 0)."""

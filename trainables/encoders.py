@@ -7,7 +7,6 @@ checked or planned needs none of it.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,7 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 
+from trainables import vocabulary
 from trainables.data.cut import cut
+from trainables.places import MODEL, near_path
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -29,7 +30,7 @@ EMBEDDED = Path(__file__).parent / "embedded_encoder"
 ENCODE_ROWS = 64
 """Texts per forward pass of an evaluation."""
 
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_TOKENIZER_FILES = ("tokenizer.json", "vocab*", "*.model", "*.spm", "*.bpe", "tokenizer*.py", "tokenization*.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,18 @@ def load_masked_lm(
 
     `backbone` is `embedded`, a local folder in Hugging Face format or a hub name. ValueError where it does not
     open, or where any weight is missing from it, the masked-LM head first of all: transformers would fill the
-    gap with random numbers and only log it. (Weights that the architecture ties to others may be absent.)
+    gap with random numbers and only log it. (Weights that the architecture ties to others may be absent.) So it is
+    where the head cannot be found, and where the tokenizer is not this model's, see `vocabulary.check`.
     """
     from transformers import AutoModelForMaskedLM
 
-    return _load(AutoModelForMaskedLM, backbone, trust_remote_code, optional=())
+    model, tokenizer = _load(AutoModelForMaskedLM, backbone, trust_remote_code, optional=())
+    if not isinstance(getattr(model.get_output_embeddings(), "weight", None), torch.Tensor):
+        raise ValueError(
+            f"backbone {backbone!r}: {type(model).__name__} does not say which layer its logits come from "
+            "(get_output_embeddings() gives none), so its masked-LM head cannot be used"
+        )
+    return model, tokenizer
 
 
 def load_encoder(backbone: str, *, trust_remote_code: bool = False) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
@@ -75,8 +83,10 @@ def _load(auto: Any, backbone: str, trust_remote_code: bool, optional: tuple[str
         model, info = auto.from_pretrained(
             source, trust_remote_code=trust_remote_code, dtype=torch.float32, output_loading_info=True
         )
-    except (OSError, ValueError) as error:
-        raise ValueError(f"backbone {backbone!r} does not open: {error}") from error
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise ValueError(_unopened(backbone, source, error, trust_remote_code)) from error
     missing = sorted(key for key in info["missing_keys"] if not key.startswith(optional or ("\0",)))
     if missing:
         raise ValueError(
@@ -84,21 +94,44 @@ def _load(auto: Any, backbone: str, trust_remote_code: bool, optional: tuple[str
             "they would be random. A checkpoint that was saved with them is needed"
             + (", that is with its masked-LM head" if hasattr(model, "get_output_embeddings") else "")
         )
+    vocabulary.check(backbone, model, tokenizer)
     return model, tokenizer
 
 
+def _unopened(backbone: str, source: str, error: Exception, trust_remote_code: bool) -> str:
+    """Why a backbone does not open: what its own code or the tokenizer's files make transformers raise is anything."""
+    said = str(error) if isinstance(error, (OSError, ValueError, ImportError)) else f"{type(error).__name__}: {error}"
+    sentence = f"backbone {backbone!r} {_not_opened(backbone)}: {said}"
+    folder = Path(source)
+    if folder.is_dir() and not any(True for pattern in _TOKENIZER_FILES for _ in folder.glob(pattern)):
+        sentence = (
+            f"backbone {backbone!r} has no tokenizer files; put those that it was trained with, such as "
+            f"tokenizer.json, beside its weights (transformers says: {said})"
+        )
+    elif trust_remote_code and not isinstance(error, (OSError, ImportError)):
+        import transformers
+
+        sentence += f" (its own code may have been written for another transformers than {transformers.__version__})"
+    return sentence
+
+
 def _locate(backbone: str) -> str:
-    """What transformers should open; ValueError for a path that is not there."""
+    """What transformers should open; ValueError for a path where no model is."""
     if backbone == "embedded":
         return str(EMBEDDED)
-    folder = Path(backbone).expanduser()
-    if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise ValueError(f"backbone {backbone!r} is a folder without config.json; Hugging Face format is needed")
-        return str(folder)
-    if not _HUB_NAME.fullmatch(backbone):
-        raise ValueError(f"backbone {backbone!r} is no folder; accepted are 'embedded', a local folder or a hub name")
-    return backbone
+    try:
+        MODEL.check(backbone)
+    except ValueError as error:
+        raise ValueError(f"backbone {error}") from None
+    return backbone if MODEL.parts(backbone) is None else str(Path(backbone).expanduser())
+
+
+def _not_opened(backbone: str) -> str:
+    """Of a name it is said that no folder is called so: it may be a path with a mistake in it."""
+    if backbone in MODEL.words or MODEL.parts(backbone) is not None:
+        return "does not open"
+    near = near_path(Path.cwd() / backbone)
+    return f"is no folder here{f' (nearest: {near[0]})' if near else ''}, and does not open as a name on the hub"
 
 
 def longest_input(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
@@ -206,7 +239,7 @@ def export_pooling(
     folder: Path,
     *,
     size: int,
-    length: int,
+    lengths: dict[str, int],
     pooling: Literal["mean", "cls"],
     similarity: Literal["cosine", "dot"],
     normalise: bool = False,
@@ -214,24 +247,37 @@ def export_pooling(
 ) -> None:
     """Add to an exported encoder of `size` coordinates what `SentenceTransformer(folder)` reads.
 
-    It cuts texts to `length` tokens, and puts `prefix` before each, unless its caller says otherwise.
+    It cuts texts to as many tokens as `lengths` say, `max_seq_length` for all or `query_length` and `document_length`
+    for either kind, and puts `prefix` before each, unless its caller says otherwise.
     """
-    modules = ["Transformer", "Pooling", *(["Normalize"] if normalise else [])]
     modes = {f"pooling_mode_{mode}": mode.startswith(pooling) for mode in ("mean_tokens", "cls_token")}
     prompts = {"prompts": {"sentence": prefix}, "default_prompt_name": "sentence"} if prefix else {}
-    (folder / "1_Pooling").mkdir()
-    for name, content in {
-        "modules.json": [
-            {
-                "idx": place,
-                "name": str(place),
-                "path": f"{place}_{module}" if place else "",
-                "type": f"sentence_transformers.models.{module}",
-            }
-            for place, module in enumerate(modules)
-        ],
-        "1_Pooling/config.json": {"word_embedding_dimension": size, "include_prompt": True, **modes},
-        "sentence_bert_config.json": {"max_seq_length": length, "do_lower_case": False},
-        "config_sentence_transformers.json": {"similarity_fn_name": similarity, **prompts},
-    }.items():
-        (folder / name).write_text(json.dumps(content, indent=2) + "\n")
+    modules = [
+        ("sentence_transformers.models.Pooling", {"word_embedding_dimension": size, "include_prompt": True} | modes)
+    ]
+    if normalise:
+        modules.append(("sentence_transformers.models.Normalize", {}))
+    export_modules(folder, lengths, modules, {"similarity_fn_name": similarity, **prompts})
+
+
+def export_modules(
+    folder: Path, transformer: dict[str, Any], modules: list[tuple[str, dict[str, Any]]], about: dict[str, Any]
+) -> None:
+    """Add sentence-transformers' own files: the transformer in the folder itself, then (class, settings) of modules."""
+    entries = [("sentence_transformers.models.Transformer", "")]
+    for place, (kind, settings) in enumerate(modules, start=1):
+        path = f"{place}_{kind.rpartition('.')[2]}"
+        entries.append((kind, path))
+        if settings:
+            (folder / path).mkdir()
+            _write_json(folder / path / "config.json", settings)
+    _write_json(
+        folder / "modules.json",
+        [{"idx": place, "name": str(place), "path": path, "type": kind} for place, (kind, path) in enumerate(entries)],
+    )
+    _write_json(folder / "sentence_bert_config.json", {**transformer, "do_lower_case": False})
+    _write_json(folder / "config_sentence_transformers.json", about)
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n")

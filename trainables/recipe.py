@@ -2,7 +2,8 @@
 
 A trainer is the package `trainables/NAME` with two modules:
 
-- `config.py`: `Config`, a frozen subclass of `TrainerConfig`; `metrics(config) -> dict[str, Direction]`,
+- `config.py`: `Config`, a frozen subclass of `TrainerConfig`, whose text keys have the types of
+  `trainables.places`, which say whether they may hold a path; `metrics(config) -> dict[str, Direction]`,
   every evaluation metric that the recipe reports with this config, without the split prefix, and which
   way is better, the one to judge by first; `prepare(config) -> Prepared`, which
   reads the inputs once, so that what is wrong with them is said before any trial starts. Imports
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+
+from trainables.places import Backbone, CollectionSource, ExampleSource, Folder, Text, TextSource
 
 if TYPE_CHECKING:
     import torch
@@ -71,12 +74,12 @@ class TrainData(Section):
     files and to `datasets`.
     """
 
-    source: str = "embedded"
-    query: str = "query"
-    positive: str = "positive"
-    negatives: str = "negatives"
-    scores: str = "scores"
-    split: str = "train"
+    source: ExampleSource = "embedded"
+    query: Text = "query"
+    positive: Text = "positive"
+    negatives: Text = "negatives"
+    scores: Text = "scores"
+    split: Text = "train"
     limit: PositiveInt | None = None
     """Read at most this many examples."""
 
@@ -88,10 +91,10 @@ class TextData(Section):
     separate texts), .jsonl, .json or .tsv, with or without .gz.
     """
 
-    source: str = "embedded"
-    text: str = "text"
+    source: TextSource = "embedded"
+    text: Text = "text"
     """Column of files other than .txt and of `datasets`."""
-    split: str = "train"
+    split: Text = "train"
     limit: PositiveInt | None = None
     """Read at most this many texts, from the start."""
     streaming: bool = False
@@ -118,9 +121,9 @@ class EvaluationData(Section):
     query stays on its side whatever else changes.
     """
 
-    source: str = "embedded"
-    test_source: str | None = None
-    qrels_split: str = "test"
+    source: CollectionSource = "embedded"
+    test_source: CollectionSource | None = None
+    qrels_split: Text = "test"
     """Which qrels file of a BEIR folder: `qrels/<qrels_split>.tsv`."""
     validation_fraction: OpenFraction = 0.35
     bm25: bool = True
@@ -156,10 +159,10 @@ class Pass:
 class TrainerConfig(Section):
     """What every trainer is given, whatever it trains."""
 
-    backbone: str = "embedded"
+    backbone: Backbone = "embedded"
     """`embedded`, a local folder in Hugging Face format, or a hub name."""
     trust_remote_code: bool = False
-    cache: str | None = None
+    cache: Folder | None = None
     """Folder for extracted and downloaded inputs; the study sets it, None keeps them in memory."""
     steps: PositiveInt = 100
     batch_size: Annotated[int, Field(ge=2)] = 32
@@ -237,6 +240,15 @@ class Recipe(Protocol):
     """Collapse rules over the signals that `loss` returns."""
     description: Mapping[str, Any]
     """Facts for the record: identity of the data, number of parameters, source of negatives, ..."""
+    tokenizer: Any
+
+    def sample(self, count: int) -> dict[str, list[str]]:
+        """Name of each input -> about `count` of its texts."""
+        ...
+
+    def reduced(self, texts: int, documents: int) -> Recipe:
+        """The same model on so many of its training texts and documents only, the longest and the strangest."""
+        ...
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """AdamW groups; a tied matrix appears once."""

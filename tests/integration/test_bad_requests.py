@@ -138,14 +138,14 @@ def beir(folder: Path, document: str = "d1") -> Path:
 
 
 INPUTS = [
-    ("missing file", "train.source=nowhere.jsonl", "source 'nowhere.jsonl': nothing there"),
-    ("missing folder", "evaluation.source=nowhere", "source 'nowhere': nothing there"),
+    ("missing file", "train.source=nowhere.jsonl", "train.source '/.*/nowhere.jsonl': nothing there"),
+    ("missing folder", "evaluation.source=nowhere", "evaluation.source '/.*/nowhere': nothing there"),
     ("unknown id", "evaluation.source=ir_datasets:beir/scifcat", "beir/scifcat"),
     ("malformed line", "train.source=broken.jsonl", r"broken\.jsonl.*line 2"),
     ("empty file", "train.source=empty.jsonl", r"empty\.jsonl"),
     ("missing column", "train.source=columns.jsonl", "no column 'positive'"),
     ("qrels without documents", "evaluation.source=strangers", "qrels"),
-    ("missing backbone", "backbone=./nowhere", "backbone './nowhere'"),
+    ("missing backbone", "backbone=./nowhere", "backbone '/.*/nowhere': nothing there"),
     ("backbone without a head", "backbone=./headless", "headless.*head"),
     ("too long", "document_length=100000", "document_length is 100000"),
     ("no negatives", "hard_negatives=3", "hard_negatives is 3"),

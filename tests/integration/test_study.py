@@ -157,7 +157,8 @@ def test_more_trials_of_a_moved_study_with_a_gang_of_two(finished) -> None:
 
 def test_fresh_keeps_the_old_study_beside_the_new_one(finished) -> None:
     folder, _ = finished
-    done = run(folder, "--fresh", "--set", "train.source=missing.jsonl")
+    (folder / "empty.jsonl").touch()
+    done = run(folder, "--fresh", "--set", "train.source=empty.jsonl")
     assert done.returncode == 2
     kept = [path for path in (folder / "studies").iterdir() if path.name.startswith("tiny.2")]
     assert [json.loads((path / "summary.json").read_text())["study"] for path in kept] == ["tiny"]

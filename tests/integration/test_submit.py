@@ -82,7 +82,7 @@ def test_request_that_is_found_wrong_on_the_cluster(cluster, tmp_path) -> None:
     """The inputs are read there; --follow brings the message and the exit code back."""
     done = cluster.submit(*tiny(tmp_path / "s"), "--set", "train.source=/nowhere.jsonl", "--follow")
     assert done.returncode == 2, done.stderr[-3000:]
-    assert "error: source '/nowhere.jsonl': nothing there" in done.stdout
+    assert "error: train.source '/nowhere.jsonl': nothing there" in done.stdout
 
 
 def test_a_submitted_study_is_followed_stopped_and_carried_on(cluster, tmp_path) -> None:

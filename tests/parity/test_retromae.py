@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -21,6 +20,7 @@ from transformers import (
     BertConfig,
     DistilBertConfig,
     ModernBertConfig,
+    PreTrainedConfig,
     RobertaConfig,
 )
 
@@ -41,12 +41,26 @@ def _gte():
     return GteConfig(**SHAPE, max_position_embeddings=20)
 
 
+def _eurobert():
+    from transformers import EuroBertConfig
+
+    return EuroBertConfig(**SHAPE, num_key_value_heads=2, head_dim=8, max_position_embeddings=20, pad_token_id=0)
+
+
+def _roformer():
+    from transformers import RoFormerConfig
+
+    return RoFormerConfig(**SHAPE, embedding_size=16, max_position_embeddings=20)
+
+
 CONFIGS = {
     "bert": lambda: BertConfig(**SHAPE, max_position_embeddings=20),
     "distilbert": lambda: DistilBertConfig(
         vocab_size=60, max_position_embeddings=20, dim=16, n_heads=2, n_layers=2, hidden_dim=24
     ),
     "roberta": lambda: RobertaConfig(**SHAPE, max_position_embeddings=20, pad_token_id=1),
+    "eurobert": _eurobert,
+    "roformer": _roformer,
     "modernbert": lambda: ModernBertConfig(**SHAPE, **SPECIAL, max_position_embeddings=20, decoder_bias=True),
     "gte": _gte,
 }
@@ -152,7 +166,7 @@ class Plain(nn.Module):
 
     def __init__(self, tokens, positions):
         super().__init__()
-        self.config = SimpleNamespace(hidden_size=tokens.shape[1], num_attention_heads=2, initializer_range=0.5)
+        self.config = PreTrainedConfig(hidden_size=tokens.shape[1], num_attention_heads=2, initializer_range=0.5)
         self.words = nn.Embedding.from_pretrained(tokens, freeze=False)
         self.position_embeddings = nn.Embedding.from_pretrained(positions, freeze=False)
 
@@ -361,7 +375,7 @@ def test_backbones_that_do_not_fit_are_refused():
         Decoder(albert.base_model, 1)
     placeless = Plain(torch.randn(4, 4), torch.randn(4, 4))
     del placeless.position_embeddings
-    with pytest.raises(ValueError, match="neither absolute positions nor RoPE"):
+    with pytest.raises(ValueError, match="neither a table of absolute positions nor one rotary module"):
         Decoder(placeless, 1)
 
 

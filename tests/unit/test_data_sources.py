@@ -187,7 +187,7 @@ def test_a_cut_gzip_file_is_refused(tmp_path):
     ("source", "message"),
     [
         ("nowhere.jsonl", "nothing there; accepted are embedded, ir_datasets:ID, datasets:NAME"),
-        ("dataset:x/y", "'dataset' is no kind of source here; accepted are embedded"),
+        ("dataset:x/y", "'dataset' is no kind of source here; nearest: datasets:x/y; accepted are embedded"),
         ("datasets:", "'datasets' is no kind of source here"),
         ("ir_datasets:msmarco-passage/train/triple-small", "nearest: msmarco-passage/train/triples-small"),
         ("ir_datasets:beir/scifact/test", "has docs, queries, qrels but no docpairs"),
@@ -502,9 +502,9 @@ def test_the_check_of_a_studys_inputs_prints_the_notes(tmp_path, capsys):
     folder = beir(tmp_path / "c")
     with (folder / "corpus.jsonl").open("a") as file:
         file.write('{"_id": "empty", "text": ""}\n')
+    pairs = jsonl(tmp_path / "a.jsonl", *({"query": f"q{i}", "positive": f"p{i}"} for i in range(8)))
     config = {
-        "train": {"source": str(jsonl(tmp_path / "a.jsonl", *({"query": f"q{i}", "positive": "p"} for i in range(8))))},
-        "evaluation": {"source": str(folder)}, "batch_size": 4,
+        "train": {"source": str(pairs)}, "evaluation": {"source": str(folder)}, "batch_size": 4,
     }  # fmt: skip
     assert check.main("splade", json.dumps(config)) == 0
     printed = json.loads(capsys.readouterr().out)

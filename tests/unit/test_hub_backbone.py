@@ -75,4 +75,5 @@ def test_a_hub_name_is_fetched_and_an_unknown_one_refused(hub, tmp_path) -> None
     assert done.stdout.strip().isdigit(), done.stdout + done.stderr[-2000:]
     assert int(done.stdout) > 10**6
     refused = load(hub, tmp_path, "nobody/nothing").stdout
-    assert refused.startswith("refused: backbone 'nobody/nothing' does not open")
+    said = "refused: backbone 'nobody/nothing' is no folder here, and does not open as a name on the hub"
+    assert refused.startswith(said)

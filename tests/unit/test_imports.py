@@ -22,7 +22,7 @@ RAY = {
     "study/run.py",
     "trainables/context.py",
 }
-OPTUNA = {"study/ledger.py", "study/sampling.py", "study/space.py", "study/stored.py"}
+OPTUNA = {"study/ledger.py", "study/sampling.py", "study/space.py", "study/stored.py", "study/variants.py"}
 MLFLOW = {"study/tracking.py", "study/tracking_evaluation.py", "study/tracking_runs.py", "study/tracking_uri.py"}
 
 

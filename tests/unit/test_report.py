@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import math
@@ -18,7 +19,9 @@ import scipy.stats
 from study import report, significance
 from study.answer import accounts, answer, caveats, notes
 from study.findings import Findings
+from study.words import label, meanings
 
+ROOT = Path(__file__).resolve().parents[2]
 _spec = importlib.util.spec_from_file_location("synthetic_study", Path(__file__).with_name("synthetic_study.py"))
 assert _spec is not None and _spec.loader is not None  # noqa: PT018
 synthetic = importlib.util.module_from_spec(_spec)
@@ -221,6 +224,20 @@ def test_the_page_stands_alone_and_is_complete(tmp_path: Path) -> None:
         "parameter_curve.png", "matched_cost.png", "pareto.png", "loss_curves.png"
     }  # fmt: skip
     assert not list(tmp_path.glob(".*"))
+
+
+def test_every_metric_of_the_page_is_explained_on_it(tmp_path: Path) -> None:
+    write_study(tmp_path, K_STUDY)
+    text = report.write(tmp_path).read_text()
+    assert "<dt>FLOPS</dt><dd>multiplications per query and document scored" in text
+    assert text.count("<dt>nDCG@10</dt><dd>") == 1
+
+
+@pytest.mark.parametrize("trainer", sorted(path.parent.name for path in (ROOT / "trainables").glob("*/recipe.py")))
+def test_every_metric_of_a_trainer_has_an_explanation(trainer: str) -> None:
+    module = importlib.import_module(f"trainables.{trainer}.config")
+    metrics = module.metrics(module.Config())
+    assert list(meanings(metrics)) == [label(name) for name in metrics]
 
 
 def test_without_cost_there_are_no_cost_sections(tmp_path: Path) -> None:

@@ -227,7 +227,10 @@ REQUESTS = [
     ([*STUDY, "--address", "head:6379"], "--address head:6379: give the dashboard"),
     ([*STUDY, "--address", "ray://head:10001"], "--address ray://head:10001: give the dashboard"),
     ([*STUDY, "--set", "batchsize=4"], "unknown key 'batchsize'"),
-    ([*STUDY, "--set", "train.source=pairs.jsonl"], "train.source=pairs.jsonl: a path on this machine"),
+    ([*STUDY, "--set", "train.source=pairs.jsonl"], "--set train.source=pairs.jsonl: a path on this machine"),
+    ([*STUDY, "--set", "train.source=datasets:json:pairs.jsonl"], "datasets:json:pairs.jsonl: a path on this machine"),
+    ([*STUDY, "--set", "backbone=./encoder"], "--set backbone=./encoder: a path on this machine"),
+    ([*STUDY, "--set", "evaluation.source=~/beir"], "--set evaluation.source=~/beir: a path on this machine"),
     ([*STUDY, "--tracking-uri", "sqlite:///mlflow.db"], "--tracking-uri sqlite:///mlflow.db: give an absolute path"),
     ([*STUDY, "--ledger", "sqlite:///ledger.db"], "--ledger sqlite:///ledger.db: give an absolute path"),
     ([*STUDY, "--env", "HF_TOKEN"], "--env HF_TOKEN: it is not set here"),
@@ -243,6 +246,40 @@ def test_request(capsys, monkeypatch, tmp_path, arguments, message) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pairs.jsonl").write_text("")
     refused(capsys, message, *arguments)
+
+
+def test_relative_paths_of_a_study_file_are_refused_as_those_of_set(capsys, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
+    text = (ROOT / "search_spaces" / "splade_k_search.py").read_text()
+    for number, (old, new, message) in enumerate(
+        (
+            (
+                "config=Config(",
+                'config=Config(backbone="./models",',
+                "the study file: backbone=./models: a path on this",
+            ),
+            (
+                "points=tuple(",
+                'controls=({"train.source": "a.tsv"},), points=tuple(',
+                "file: train.source=a.tsv: a path",
+            ),
+            (
+                "space=space,",
+                'space=lambda t: (space(t), t.suggest_categorical("backbone", ("embedded", "models"))),',
+                "the study file: backbone=models: a path on this machine",
+            ),
+        )
+    ):
+        path = tmp_path / f"mine_{number}.py"
+        path.write_text(text.replace(old, new, 1))
+        refused(capsys, message, str(path), "--profile", "embedded", "--storage", "/s")
+
+
+def test_a_text_that_is_no_path_may_be_called_as_a_file_here(tmp_path, monkeypatch) -> None:
+    (tmp_path / "answer").touch()
+    monkeypatch.chdir(tmp_path)
+    assert "--set train.positive=answer" in build("--set", "train.positive=answer").entrypoint
 
 
 def test_study_file_that_raises(capsys, tmp_path) -> None:

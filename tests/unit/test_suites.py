@@ -55,3 +55,10 @@ def test_folders(tmp_path):
 def test_unknown_suites_name_the_nearest(asked, near):
     with pytest.raises(ValueError, match=f"unknown suite '{asked}'; did you mean '{near}"):
         resolve(asked)
+
+
+def test_a_mistyped_folder_names_the_nearest(tmp_path, monkeypatch):
+    (tmp_path / "data" / "my-collections").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=f"unknown suite 'data/my-colections'; did you mean '{tmp_path}/data/my-coll"):
+        resolve("data/my-colections")

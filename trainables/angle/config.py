@@ -9,6 +9,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from trainables import inputs
 from trainables.evaluation.metrics import METRICS as RANKING
+from trainables.places import CollectionSource, PairSource, Text
 from trainables.recipe import (
     Direction,
     EvaluationData,
@@ -34,18 +35,18 @@ class PairData(Section):
     `train` names data that have these splits themselves, that is for `embedded` and `datasets:`.
     """
 
-    train: str = "embedded"
-    validation: str | None = None
-    test: str | None = None
-    sentence1: str = "sentence1"
+    train: PairSource = "embedded"
+    validation: PairSource | None = None
+    test: PairSource | None = None
+    sentence1: Text = "sentence1"
     """Name of a column of files and `datasets`; so are the next two."""
-    sentence2: str = "sentence2"
-    label: str = "label"
+    sentence2: Text = "sentence2"
+    label: Text = "label"
     lowest: Finite | None = None
     """A label below this or above `highest` is an error in the data. None takes both from the source: 0 to 5 for
     `stsb:`, otherwise the narrowest of 0 to 1, 1 to 5 and 0 to 5 that holds all labels."""
     highest: Finite | None = None
-    label_words: tuple[str, ...] = ()
+    label_words: tuple[Text, ...] = ()
     """Labels that are words, the least alike first, at equal distances from 0 to 1. Words such as yes and no, and those
     of entailment, are known without."""
 
@@ -66,13 +67,13 @@ class PairData(Section):
 class RetrievalData(Section):
     """A collection that every prefix is also measured on; see `EvaluationData` for the settings not said here."""
 
-    source: str | None = None
+    source: CollectionSource | None = None
     """None for no retrieval, else `embedded`, `ir_datasets:ID` or a folder in BEIR layout."""
-    qrels_split: str = "test"
+    qrels_split: Text = "test"
     validation_fraction: OpenFraction = 0.35
     max_documents: PositiveInt | None = None
-    query_prefix: str = ""
-    document_prefix: str = ""
+    query_prefix: Text = ""
+    document_prefix: Text = ""
 
     def data(self) -> EvaluationData | None:
         if self.source is None:
@@ -123,7 +124,7 @@ class Config(TrainerConfig):
     pooling: Literal["mean", "cls"] = "mean"
     length: Annotated[int, Field(ge=3)] = 32
     """Tokens of a text, special ones and those of the prefix included."""
-    prefix: str = ""
+    prefix: Text = ""
     """Put before both sentences of every pair."""
 
     scale: PositiveFinite = 5.0

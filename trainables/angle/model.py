@@ -21,8 +21,14 @@ class SentenceEncoder(nn.Module):
     """Texts as vectors: the mean over unmasked tokens of the last layer, or its first token."""
 
     def __init__(self, backbone: PreTrainedModel, pooling: Pooling) -> None:
+        """ValueError where the backbone does not say how wide its states are."""
         super().__init__()
         self.backbone, self.pooling = backbone, pooling
+        if not hasattr(backbone.config.get_text_config(), "hidden_size"):
+            raise ValueError(
+                f"{type(backbone).__name__} has no hidden_size, so it does not give one state for each token; AnglE "
+                "needs an encoder that does"
+            )
         for name, parameter in backbone.named_parameters():
             # BERT-like models have a pooler behind the last layer, which nothing here uses.
             parameter.requires_grad_(not name.startswith("pooler."))
@@ -30,7 +36,7 @@ class SentenceEncoder(nn.Module):
     @property
     def size(self) -> int:
         """Coordinates of an embedding."""
-        return int(self.backbone.config.hidden_size)
+        return int(self.backbone.config.get_text_config().hidden_size)
 
     def forward(self, tokens: Tokens) -> torch.Tensor:
         """(texts, size) of tokens (texts, L), in the parameters' precision whatever autocast does inside."""
@@ -50,5 +56,10 @@ def export(model: SentenceEncoder, tokenizer: Any, folder: Path, length: int, pr
     tokenizer.model_max_length = length
     encoders.export(model.backbone, tokenizer, folder)
     encoders.export_pooling(
-        folder, size=model.size, length=length, pooling=model.pooling, similarity="cosine", prefix=prefix
+        folder,
+        size=model.size,
+        lengths={"max_seq_length": length},
+        pooling=model.pooling,
+        similarity="cosine",
+        prefix=prefix,
     )

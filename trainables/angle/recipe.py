@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
@@ -12,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 
-from trainables import distributed, encoders
+from trainables import distributed, encoders, vocabulary
 from trainables.angle import losses
 from trainables.angle.config import Config
 from trainables.angle.grading import Grading, grading
@@ -23,6 +24,7 @@ from trainables.data.pairs import PairSet, Role, pair_sets
 from trainables.encoders import Tokens
 from trainables.evaluation import metrics, sts
 from trainables.evaluation.retrieval import Retrieval
+from trainables.probe import extremes, spaced
 from trainables.recipe import Evaluation, Reach, Split, parameter_groups
 
 
@@ -33,6 +35,8 @@ def build(config: Config, context: Reach) -> AngleRecipe:
     folder = Path(config.cache) if config.cache else None
     sets = pair_sets(config.data, folder)
     backbone, tokenizer = encoders.load_encoder(config.backbone, trust_remote_code=config.trust_remote_code)
+    if config.pooling == "cls":
+        vocabulary.check_first(config.backbone, tokenizer)
     model = SentenceEncoder(backbone, config.pooling)
     if config.dims[-1] > model.size:
         raise ValueError(
@@ -139,6 +143,25 @@ class AngleRecipe:
         }
         if retrieval is not None:
             self.description |= {f"retrieval.{key}": value for key, value in retrieval.description.items()}
+
+    def sample(self, count: int) -> dict[str, list[str]]:
+        found = {} if self.retrieval is None else self.retrieval.sample(count)
+        for part in self.sets.values():
+            found[part.name] = [text for pair in spaced(part.pairs, count) for text in (pair.first, pair.second)]
+        return found
+
+    def reduced(self, texts: int, documents: int) -> AngleRecipe:
+        def few(part: PairSet, count: int) -> PairSet:
+            longer = [max(pair.first, pair.second, key=len) for pair in part.pairs]
+            return replace(part, pairs=[part.pairs[place] for place in extremes(longer, count)])
+
+        made = copy.copy(self)
+        made.config = self.config.model_copy(update={"batch_size": texts})
+        made.sets = {role: few(part, texts if role == "train" else documents) for role, part in self.sets.items()}
+        made.data = made.sets["train"]
+        if self.retrieval is not None:
+            made.retrieval = self.retrieval.reduced(texts, documents)
+        return made
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         return parameter_groups(self.model.named_parameters(), weight_decay)

@@ -18,10 +18,8 @@ from typing import Any
 
 from trainables.data import assemble
 from trainables.data.types import Collection, Example, TrainingSet
+from trainables.places import FILE_BUILDERS
 from trainables.recipe import EvaluationData, TrainData
-
-FILE_BUILDERS = ("csv", "json", "parquet", "text")
-"""Builders of `datasets` that read files: `datasets:json:PATH_OR_URL`."""
 
 _PAIRS_PER_LOOKUP = 10_000
 

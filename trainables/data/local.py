@@ -19,6 +19,7 @@ from trainables.data.types import Collection, TrainingSet
 from trainables.recipe import EvaluationData, TrainData
 
 FORMATS = (".jsonl", ".json", ".tsv")
+TEXT_FORMATS = (".txt", *FORMATS)
 COMPRESSIONS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _OF_THE_FILE = (None, errno.EACCES, errno.EPERM)
 """Numbers of an OSError that is about the file, not the machine: compressed files that are none have no number."""

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trainables.data import assemble, local
 from trainables.data.labels import Labels
+from trainables.places import PAIRS
 
 if TYPE_CHECKING:
     from trainables.angle.config import PairData
 
 Role = Literal["train", "validation", "test"]
 ROLES: tuple[Role, ...] = ("train", "validation", "test")
-
-ACCEPTED = "embedded, stsb:FILE, datasets:NAME[:CONFIG] or a path to .jsonl, .json or .tsv"
 
 _STSB = "genre, file, year, id, score, sentence1 and sentence2"
 
@@ -66,7 +65,7 @@ def _read(role: Role, data: PairData, labels: Labels) -> PairSet:
         source = data.train if has_splits(data.train.removeprefix("datasets:")) else None
     if source is None:
         raise ValueError(
-            f"data.{role} is not given, and {data.train!r} has no such split of its own; accepted are {ACCEPTED}"
+            f"data.{role} is not given, and {data.train!r} has no such split of its own; accepted are {PAIRS.accepted}"
         )
     kind, colon, rest = source.partition(":")
     if source == "embedded":
@@ -88,7 +87,7 @@ def _read(role: Role, data: PairData, labels: Labels) -> PairSet:
 def _file(role: Role, source: str) -> Path:
     path = Path(source).expanduser()
     if not path.exists():
-        raise ValueError(f"data.{role}: no file {source}; accepted are {ACCEPTED}")
+        raise ValueError(f"data.{role}: no file {source}; accepted are {PAIRS.accepted}")
     return path
 
 

@@ -8,10 +8,8 @@ from pathlib import Path
 
 from trainables.data import assemble
 from trainables.data.types import Collection, TrainingSet
+from trainables.places import COLLECTION, EXAMPLES, Parts, Place
 from trainables.recipe import EvaluationData, Split, TrainData
-
-_TRAINING = "embedded, ir_datasets:ID, datasets:NAME[:CONFIG] or a path to .jsonl, .json or .tsv"
-_EVALUATION = "embedded, ir_datasets:ID or a folder in BEIR layout"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +22,7 @@ class EvaluationSet:
 
 def training_set(data: TrainData, cache: Path | None = None) -> TrainingSet:
     """The examples that `data` names. ValueError where they cannot be read, with what to change."""
-    kind, rest = source_kind(data.source, ("embedded", "ir_datasets", "datasets"), _TRAINING)
+    kind, rest = source_kind(data.source, EXAMPLES)
     if kind == "embedded":
         from trainables.data.embedded import embedded_training_set
 
@@ -42,7 +40,7 @@ def training_set(data: TrainData, cache: Path | None = None) -> TrainingSet:
         return datasets_examples(rest, data)
     from trainables.data.local import read_examples
 
-    return read_examples(Path(rest).expanduser(), data)
+    return read_examples(Path(rest), data)
 
 
 def evaluation_sets(data: EvaluationData, cache: Path | None = None) -> dict[Split, EvaluationSet]:
@@ -92,7 +90,7 @@ def split_queries(ids: list[str], validation_fraction: float) -> tuple[list[str]
 
 
 def _collection(source: str, data: EvaluationData, cache: Path | None) -> Collection:
-    kind, rest = source_kind(source, ("embedded", "ir_datasets"), _EVALUATION)
+    kind, rest = source_kind(source, COLLECTION)
     if kind == "embedded":
         from trainables.data.embedded import embedded_collection
 
@@ -105,19 +103,20 @@ def _collection(source: str, data: EvaluationData, cache: Path | None) -> Collec
         return ir_datasets_collection(rest, data)
     from trainables.data.local import read_beir
 
-    return read_beir(Path(rest).expanduser(), data)
+    return read_beir(Path(rest), data)
 
 
-def source_kind(source: str, kinds: tuple[str, ...], accepted: str) -> tuple[str, str]:
-    """(kind, what follows the colon), or ("path", source) where there is such a file or folder.
+def source_kind(source: str, place: Place) -> tuple[str, str]:
+    """(kind, what follows the colon), or ("path", an absolute path) where something is there.
 
-    ValueError for anything else; `kinds` are accepted before a colon, `accepted` says so to people.
+    ValueError for anything else, which says what `place` accepts.
     """
-    prefix, colon, rest = source.partition(":")
-    if source == "embedded" or (colon and rest and prefix in kinds and prefix != "embedded"):
+    prefix, _, rest = source.partition(":")
+    if source in place.words or (rest and prefix in place.kinds):
         return prefix, rest
-    if not Path(source).expanduser().exists():
-        if colon:
-            raise ValueError(f"source {source!r}: {prefix!r} is no kind of source here; accepted are {accepted}")
-        raise ValueError(f"source {source!r}: nothing there; accepted are {accepted}")
-    return "path", source
+    try:
+        path = place.located(source, Path.cwd())
+        place.find(path, Parts("", path, ""))
+    except ValueError as error:
+        raise ValueError(f"source {error}") from None
+    return "path", path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,13 +14,12 @@ from trainables.data import assemble, local
 from trainables.data.order import indices
 from trainables.data.packing import pack
 from trainables.data.sources import source_kind
+from trainables.places import TEXTS
+from trainables.probe import spaced
 from trainables.recipe import TextData
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-FORMATS = (".txt", *local.FORMATS)
-ACCEPTED = f"embedded, datasets:NAME[:CONFIG] or a path to {', '.join(FORMATS)}"
 
 _IDENTIFYING = 1_000
 """Texts of a stream that its identity is taken from: nobody reads a stream to its end before training."""
@@ -52,6 +50,10 @@ class TextSet(Protocol):
         """The global batch of `step` (from 0)."""
         ...
 
+    def sample(self, count: int) -> list[str]:
+        """At most `count` of the texts; of a stream its first."""
+        ...
+
     def packed(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> TextSet:
         """The same texts in pieces of `max_length` tokens, see `trainables.data.packing`."""
         ...
@@ -73,6 +75,9 @@ class HeldTexts:
 
     def texts(self, step: int, batch_size: int, seed: int) -> list[str]:
         return [self.held[index] for index in indices(step, batch_size, len(self.held), seed)]
+
+    def sample(self, count: int) -> list[str]:
+        return spaced(self.held, count)
 
     def packed(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> HeldTexts:
         """Packed once, now, in the source's order: neighbours often speak of the same."""
@@ -112,6 +117,9 @@ class StreamedTexts:
         self._position += batch_size
         return batch
 
+    def sample(self, count: int) -> list[str]:
+        return list(islice(self._begin(), count))
+
     def packed(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> StreamedTexts:
         """Packed while reading; a resume tokenizes again what comes before its step."""
         return StreamedTexts(self.name, self.identity, lambda: pack(self._read(), tokenizer, max_length))
@@ -137,8 +145,7 @@ def text_set(data: TextData, cache: Path | None = None) -> TextSet:
     Texts without anything but white space are left out. ValueError where the source is unknown, cannot be read,
     is not UTF-8, lacks the column or has no texts; it names the file and line, or the row.
     """
-    _suggest(data.source)
-    kind, rest = source_kind(data.source, ("embedded", "datasets"), ACCEPTED)
+    kind, rest = source_kind(data.source, TEXTS)
     if kind == "embedded":
         from trainables.data.embedded import embedded_text_set
 
@@ -146,7 +153,7 @@ def text_set(data: TextData, cache: Path | None = None) -> TextSet:
         return _held(name, texts, data)
     if kind == "datasets":
         return _datasets(rest, data)
-    path = Path(rest).expanduser()
+    path = Path(rest)
     return _held(path.name, _of_file(path, data), data)
 
 
@@ -167,7 +174,7 @@ def _held(name: str, texts: Iterable[str], data: TextData) -> HeldTexts:
 
 
 def _of_file(path: Path, data: TextData) -> Iterator[str]:
-    local.check_file(path, FORMATS)
+    local.check_file(path, local.TEXT_FORMATS)
     return _paragraphs(path) if local.format_of(path) == ".txt" else _column(local.rows(path), data)
 
 
@@ -210,25 +217,11 @@ def _datasets(name: str, data: TextData) -> TextSet:
     first = list(islice(stream(), _IDENTIFYING))
     if not first:
         raise ValueError(f"{data.source}, split {data.split!r}: no texts")
-    settings = [data.source, data.split, data.text, str(data.limit)]
+    parts = TEXTS.parts(data.source)
+    # A stream is not read to its end to tell what it is; where it lies is no part of that.
+    source = data.source if parts is None else f"{parts.before}{parts.after}"
+    settings = [source, data.split, data.text, str(data.limit)]
     return StreamedTexts(name, _sha256([*settings, *first]), stream)
-
-
-def _suggest(source: str) -> None:
-    """ValueError that names the accepted form nearest to a source that is none."""
-    prefix, colon, rest = source.partition(":")
-    known = ("datasets",) if colon else ("embedded",)
-    if prefix in known or Path(source).expanduser().exists():
-        return
-    if colon:
-        near = [f"{kind}:{rest}" for kind in difflib.get_close_matches(prefix, known, cutoff=0.85)]
-    else:
-        path = Path(source).expanduser()
-        beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-        near = [str(path.parent / name) for name in difflib.get_close_matches(path.name, beside)]
-        near = [*difflib.get_close_matches(source, known), *near]
-    if near:
-        raise ValueError(f"source {source!r} is none; nearest: {', '.join(near)}. Accepted are {ACCEPTED}")
 
 
 def _sha256(texts: Iterable[str]) -> str:

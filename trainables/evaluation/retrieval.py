@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from trainables.data.sources import EvaluationSet, evaluation_sets
 from trainables.data.types import Collection
 from trainables.evaluation.metrics import evaluate
 from trainables.evaluation.search import top_k
+from trainables.probe import extremes, spaced
 from trainables.recipe import Evaluation, EvaluationData, Split
 
 Encode = Callable[[list[str]], torch.Tensor]
@@ -60,6 +62,29 @@ class Retrieval:
                 "queries": len(part.query_ids),
             }.items()
         }
+
+    def sample(self, count: int) -> dict[str, list[str]]:
+        """Name of each collection -> at most `count` of its documents, and as many queries."""
+        found = {part.collection.name: part.collection for part in self.sets.values()}
+        return {
+            name: [*spaced(list(one.documents.values()), count), *spaced(list(one.queries.values()), count)]
+            for name, one in found.items()
+        }
+
+    def reduced(self, queries: int, documents: int) -> Retrieval:
+        """The same splits with so many of their queries and documents, the longest and the strangest."""
+        made = copy.copy(self)
+        made.sets = {}
+        for group in _sharing_documents(self.sets):
+            whole = next(iter(group.values())).collection
+            texts = list(whole.documents.values())
+            ids = list(whole.documents)
+            kept = {ids[place]: texts[place] for place in extremes(texts, documents)}
+            few = replace(whole, documents=kept)
+            for split, part in group.items():
+                places = extremes([whole.queries[id] for id in part.query_ids], queries)
+                made.sets[split] = EvaluationSet(few, tuple(part.query_ids[place] for place in places))
+        return made
 
     @torch.inference_mode()
     def evaluate(

@@ -7,8 +7,8 @@ than its keys and values. They have no dropout: what they are shown is random en
 Where a position is known from depends on the backbone:
 
 - Absolute positions (BERT, RoBERTa, DistilBERT): the table p of the backbone. Its token embeddings hold p_j
-  already, and the query of position i is h + p_i, as in the paper.
-- RoPE (ModernBERT, GTE): queries and keys are turned as in the backbone's own layers, by its own rotary module. An
+  already, or are given it here (XLM), and the query of position i is h + p_i, as in the paper.
+- RoPE (ModernBERT, GTE, EuroBERT, RoFormer): queries and keys are turned by the backbone's own angles. An
   attention score then depends on the distance i - j only, and of two positions that see the first one alone, both
   get the same output: nothing would tell them apart. So p_i is added to the query here too: the cosines and
   sines of the backbone's angles at i, one after the other, repeated for each head, times `AMPLITUDE`. It has no
@@ -39,25 +39,46 @@ class Decoder(nn.Module):
     """Layers over the embeddings of a backbone, which stays outside: its parameters are not the decoder's."""
 
     def __init__(self, backbone: Backbone, layers: int) -> None:
-        """ValueError where the backbone has neither a table of positions nor a rotary module, or where its token
-        embeddings are not as wide as its states.
+        """ValueError where the backbone is no encoder of texts alone, where its positions are not to be found, or
+        where its token embeddings are not as wide as its states.
         """
         super().__init__()
         config = backbone.config
         name = type(backbone).__name__
-        if backbone.get_input_embeddings().embedding_dim != config.hidden_size:
+        if config.is_encoder_decoder or config.get_text_config() is not config:
+            kind = "an encoder and a decoder" if config.is_encoder_decoder else "a model of more than text"
+            raise ValueError(f"{name} is {kind}; RetroMAE needs an encoder of texts")
+        width = backbone.get_input_embeddings().weight.shape[1]
+        if width != config.hidden_size:
             raise ValueError(
-                f"{name} has token embeddings of {backbone.get_input_embeddings().embedding_dim} and states of "
-                f"{config.hidden_size} coordinates; the decoder of RetroMAE needs both of one size"
+                f"{name} has token embeddings of {width} and states of {config.hidden_size} coordinates; the decoder "
+                "of RetroMAE needs both of one size"
             )
-        if position_table(backbone) is None and not hasattr(backbone, "rotary_emb"):
+        if position_table(backbone) is None and _rotary_module(backbone) is None:
             raise ValueError(
-                f"{name} has neither absolute positions nor RoPE; the decoder of RetroMAE needs one of them"
+                f"{name} has neither a table of absolute positions nor one rotary module for all of its layers; the "
+                "decoder of RetroMAE needs one of them"
             )
         deviation = getattr(config, "initializer_range", 0.02)
-        self.layers = nn.ModuleList(
-            DecoderLayer(config.hidden_size, config.num_attention_heads, deviation) for _ in range(layers)
-        )
+        heads = getattr(config, "num_attention_heads", max(1, width // 64))
+        self.layers = nn.ModuleList(DecoderLayer(width, heads, deviation) for _ in range(layers))
+
+    @torch.no_grad()
+    def check(self, backbone: Backbone) -> None:
+        """ValueError where the backbone's embeddings or angles are not of the kind that is read here."""
+        training = backbone.training
+        backbone.eval()
+        ids = torch.arange(2, 6, device=backbone.device).view(1, -1)
+        embedding = torch.zeros(1, backbone.config.hidden_size, device=backbone.device)
+        try:
+            self.basic(backbone, embedding, ids, torch.ones_like(ids))
+        except (AttributeError, RuntimeError, TypeError) as error:
+            raise ValueError(
+                f"{type(backbone).__name__} makes its token embeddings or its positions of more than token ids "
+                f"({error}); the decoder of RetroMAE cannot"
+            ) from error
+        finally:
+            backbone.train(training)
 
     def enhanced(
         self, backbone: Backbone, embedding: torch.Tensor, ids: torch.Tensor, visible: torch.Tensor
@@ -121,15 +142,25 @@ class DecoderLayer(nn.Module):
         return states.unflatten(2, (self.heads, -1)).transpose(1, 2)
 
 
-def position_table(backbone: nn.Module) -> nn.Embedding | None:
-    """The embeddings of absolute positions, if the backbone has some."""
+def position_table(backbone: nn.Module) -> Any:
+    """The embeddings of absolute positions, `weight` (positions, D), if the backbone has some."""
     found = (module for name, module in backbone.named_modules() if name.endswith("position_embeddings"))
-    return next((module for module in found if isinstance(module, nn.Embedding)), None)
+    return next((module for module in found if isinstance(getattr(module, "weight", None), torch.Tensor)), None)
 
 
 def _context(backbone: Backbone, embedding: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    """(B, L, D): the embedding, then what the backbone's first layer is given for the other tokens."""
-    tokens = backbone.embeddings(input_ids=ids)
+    """(B, L, D): the embedding, then what the backbone's first layer is given for the other tokens.
+
+    Where the backbone has a bare table of tokens, their positions, if it has a table of those, are added here.
+    """
+    module = getattr(backbone, "embeddings", None)
+    if module is None or isinstance(module, nn.Embedding):
+        tokens = backbone.get_input_embeddings()(ids)
+        table = position_table(backbone)
+        tokens = tokens if table is None else tokens + _rows(table, ids.shape[1])
+    else:
+        tokens = module(input_ids=ids)
+        tokens = tokens[0] if isinstance(tokens, tuple) else tokens  # I-BERT adds the scale of quantised ones
     return torch.cat([embedding.unsqueeze(1).to(tokens.dtype), tokens[:, 1:]], 1)
 
 
@@ -138,18 +169,39 @@ def _positions(backbone: Backbone, like: torch.Tensor) -> tuple[torch.Tensor, Ro
     length, width = like.shape[1:]
     table = position_table(backbone)
     if table is not None:
-        # RoBERTa counts positions from padding_idx + 1.
-        first = 0 if table.padding_idx is None else table.padding_idx + 1
-        return table.weight[first : first + length], None
-    at = torch.arange(length, device=like.device).unsqueeze(0)
-    rotary_emb = backbone.rotary_emb
-    # ModernBERT has angles of its own for local attention; its first layer, like the decoder, looks everywhere.
-    kinds = "layer_type" in inspect.signature(rotary_emb.forward).parameters
-    cos, sin = rotary_emb(like, at, backbone.config.layer_types[0]) if kinds else rotary_emb(like, at)
-    cos, sin = cos[0], sin[0]
+        return _rows(table, length), None
+    cos, sin = _angles(backbone, like)
     half = cos.shape[1] // 2
     angles = torch.cat([cos[:, :half], sin[:, :half]], 1)
     return AMPLITUDE * angles.repeat(1, width // cos.shape[1]), (cos, sin)
+
+
+def _rows(table: Any, length: int) -> torch.Tensor:
+    """(length, D) of a table of positions; RoBERTa counts them from padding_idx + 1."""
+    first = 0 if table.padding_idx is None else table.padding_idx + 1
+    return table.weight[first : first + length]
+
+
+def _rotary_module(backbone: Backbone) -> Any:
+    """What turns queries and keys in all layers: `rotary_emb`, or RoFormer's table of sines and cosines."""
+    return getattr(backbone, "rotary_emb", None) or getattr(getattr(backbone, "encoder", None), "embed_positions", None)
+
+
+def _angles(backbone: Backbone, like: torch.Tensor) -> Rotary:
+    length = like.shape[1]
+    at = torch.arange(length, device=like.device).unsqueeze(0)
+    module = _rotary_module(backbone)
+    if isinstance(module, nn.Embedding):
+        # A row holds the sines, then the cosines, each once.
+        sin, cos = module.weight[:length].to(like.dtype).chunk(2, dim=1)
+        return torch.cat([cos, cos], 1), torch.cat([sin, sin], 1)
+    if "layer_type" not in inspect.signature(module.forward).parameters:
+        cos, sin = module(like, at)
+    else:
+        # ModernBERT has angles of its own for local attention; the decoder looks everywhere.
+        kinds = backbone.config.layer_types
+        cos, sin = module(like, at, "full_attention" if "full_attention" in kinds else kinds[0])
+    return cos[0], sin[0]
 
 
 def _turn(heads: torch.Tensor, rotary: Rotary) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,10 +21,14 @@ class RetroMAE(nn.Module):
     """A masked-LM model whose first token's last state is the embedding of a text, and a decoder, or none."""
 
     def __init__(self, mlm: PreTrainedModel, decoder: Decoder | None) -> None:
-        """ValueError where the model's logits are not what a linear layer makes of single states of its backbone."""
+        """ValueError where the model's logits are not what a linear layer makes of single states of its backbone, and
+        as `Decoder.check`.
+        """
         super().__init__()
         self.mlm, self.decoder = mlm, decoder
         self._check_head()
+        if decoder is not None:
+            decoder.check(self.backbone)
 
     @property
     def backbone(self) -> Backbone:
@@ -57,9 +62,9 @@ class RetroMAE(nn.Module):
         self.mlm.eval()
         ids = torch.arange(2, 6, device=output.weight.device).view(1, -1)
         mask = torch.ones_like(ids)
+        states, logits = self.states(ids, mask), self.mlm(input_ids=ids, attention_mask=mask).logits
         try:
-            ours = output(_head(self.mlm, self.states(ids, mask)[0]))
-            same = torch.allclose(ours, self.mlm(input_ids=ids, attention_mask=mask).logits[0], atol=1e-5)
+            same = torch.allclose(output(_head(self.mlm, states[0])), logits[0], atol=1e-5)
         except (IndexError, RuntimeError, AttributeError, TypeError):
             same = False
         self.mlm.train(training)
@@ -74,9 +79,21 @@ class _Given(nn.Module):
     """Takes the place of a backbone whose states are known already."""
 
     def forward(self, *_: Any, inputs_embeds: torch.Tensor, **__: Any) -> Any:
-        from transformers.modeling_outputs import BaseModelOutput
+        return _output()(last_hidden_state=inputs_embeds)
 
-        return BaseModelOutput(last_hidden_state=inputs_embeds)
+
+@cache
+def _output() -> Any:
+    from transformers.modeling_outputs import BaseModelOutput
+
+    class States(BaseModelOutput):
+        """What an architecture's own kind of output holds besides the states is nothing here."""
+
+        def __getattr__(self, name: str) -> None:
+            if name.startswith("_"):
+                raise AttributeError(name)
+
+    return States
 
 
 def _head(mlm: PreTrainedModel, states: torch.Tensor) -> torch.Tensor:

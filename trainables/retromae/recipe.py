@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +11,15 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from trainables import distributed, encoders
+from trainables import distributed, encoders, overrides, vocabulary
 from trainables.contrastive import Batches, Drawn, info_nce, masked
 from trainables.data.masking import FREE_STREAM, MaskableTokens, Masker, draws, text_seeds, unigram_entropy
 from trainables.data.order import share
 from trainables.data.sources import training_set
-from trainables.data.text import TextSet, text_set
+from trainables.data.text import HeldTexts, TextSet, text_set
 from trainables.encoders import Tokens
 from trainables.evaluation.retrieval import Retrieval
+from trainables.probe import SAMPLE, extremes
 from trainables.recipe import Evaluation, Reach, Split, parameter_groups
 from trainables.retromae.config import Config
 from trainables.retromae.decoder import Decoder
@@ -47,12 +49,7 @@ def build(config: Config, context: Reach) -> RetroMAERecipe:
     for key, length in lengths.items():
         if length > longest:
             raise ValueError(f"{key} is {length}, but backbone {config.backbone!r} takes at most {longest} tokens")
-    first = tokenizer("a")["input_ids"][0]
-    if first not in tokenizer.all_special_ids or tokenizer.padding_side != "right":
-        raise ValueError(
-            f"backbone {config.backbone!r} does not begin its texts with a special token, whose last state is the "
-            "embedding here; a tokenizer that puts one there, and padding behind, is needed"
-        )
+    vocabulary.check_first(config.backbone, tokenizer)
     if text is not None and pretraining.text.packed:
         text = text.packed(tokenizer, pretraining.max_length)
     if pretraining.objective == "retromae":
@@ -118,6 +115,20 @@ class RetroMAERecipe:
         entropy = None if text is None else unigram_entropy(text, self.masker, config.pretraining.max_length)
         self.rules = rules(config, entropy)
         self.description = _describe(self, entropy)
+
+    def sample(self, count: int) -> dict[str, list[str]]:
+        text = {} if self.text is None else {self.text.name: self.text.sample(count)}
+        return {**text, self.batches.data.name: self.batches.sample(count), **self.retrieval.sample(count)}
+
+    def reduced(self, texts: int, documents: int) -> RetroMAERecipe:
+        made = copy.copy(self)
+        made.config = overrides.apply(self.config, {"batch_size": texts, "pretraining.batch_size": texts})
+        if self.text is not None:
+            held = self.text.sample(SAMPLE)
+            made.text = HeldTexts(self.text.name, self.text.identity, [held[at] for at in extremes(held, texts)])
+        made.batches = self.batches.reduced(texts)
+        made.retrieval = self.retrieval.reduced(texts, documents)
+        return made
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         return parameter_groups(self.model.named_parameters(), weight_decay)
@@ -215,14 +226,19 @@ class RetroMAERecipe:
         return self.retrieval.evaluate(splits, self.encoder.queries, self.encoder.documents)
 
     def export(self, folder: Path) -> None:
+        config = self.config
         encoders.export(self.model.mlm, self.tokenizer, folder)
         encoders.export_pooling(
             folder,
             size=self.model.backbone.config.hidden_size,
-            length=self.config.document_length,
+            lengths={
+                "max_seq_length": config.document_length,
+                "query_length": config.query_length,
+                "document_length": config.document_length,
+            },
             pooling="cls",
-            similarity=self.config.similarity,
-            normalise=self.config.similarity == "cosine",
+            similarity=config.similarity,
+            normalise=config.similarity == "cosine",
         )
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import nn
 
+from trainables import encoders, vocabulary
 from trainables.encoders import Tokens
 from trainables.splade.pooling import max_log1p_relu
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 def rescale_head(mlm: PreTrainedModel, k: float, rescale: Literal["tied", "untied"], rescale_bias: bool) -> None:
@@ -27,7 +29,7 @@ def rescale_head(mlm: PreTrainedModel, k: float, rescale: Literal["tied", "untie
         raise ValueError("rescale is 'tied', but this backbone's head has a matrix of its own; use 'untied'")
     if rescale_bias and decoder.bias is None:
         raise ValueError("rescale_bias is true, but this backbone's head has no bias; use false")
-    if rescale == "untied":
+    if rescale == "untied" and tied:
         untie_head(mlm)
     with torch.no_grad():
         decoder.weight.div_(k)
@@ -51,11 +53,19 @@ def untie_head(mlm: PreTrainedModel) -> None:
 class SpladeEncoder(nn.Module):
     """Texts as vectors over the vocabulary, w_j = max_i log(1 + relu(h_i . W_j + b_j)) over unmasked tokens i."""
 
-    def __init__(self, mlm: PreTrainedModel) -> None:
-        """ValueError where the model's logits are not its decoder's outputs alone."""
+    def __init__(self, mlm: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None = None) -> None:
+        """Outputs that none of the tokenizer's tokens stands for are silenced; without a tokenizer all are terms.
+
+        ValueError where the model's logits are not its decoder's outputs alone.
+        """
         super().__init__()
         self.mlm = mlm
         self._check_head()
+        size = self.decoder.weight.shape[0]
+        used = torch.ones(size, dtype=torch.bool) if tokenizer is None else vocabulary.terms(tokenizer, size)
+        self.terms = int(used.sum())
+        """Coordinates of a vector that can be other than 0."""
+        self._silence(~used)
 
     @property
     def decoder(self) -> nn.Linear:
@@ -66,6 +76,17 @@ class SpladeEncoder(nn.Module):
         """(texts, V) of tokens (texts, L); float32 whatever autocast does inside."""
         decoder = self.decoder
         return max_log1p_relu(self.hidden(tokens), tokens.mask, decoder.weight, decoder.bias)
+
+    @torch.no_grad()
+    def _silence(self, outputs: torch.Tensor) -> None:
+        """Keep outputs (V,) bool at 0, here and for whoever opens the export: a row of zeros is not above 0, so it
+        gets no gradient and stays as it is; and as a token's embedding it is not looked up.
+        """
+        if outputs.any():
+            outputs = outputs.to(self.decoder.weight.device)
+            self.decoder.weight[outputs] = 0
+            if self.decoder.bias is not None:
+                self.decoder.bias[outputs] = 0
 
     def hidden(self, tokens: Tokens) -> torch.Tensor:
         """What the decoder is given, (texts, L, D).
@@ -89,8 +110,9 @@ class SpladeEncoder(nn.Module):
         self.mlm.eval()
         ids = torch.arange(2, 6, device=decoder.weight.device).view(1, -1)
         tokens = Tokens(ids, torch.ones_like(ids))
+        logits = self.mlm(ids, attention_mask=tokens.mask).logits
         try:
-            same = torch.allclose(decoder(self.hidden(tokens)), self.mlm(ids, attention_mask=tokens.mask).logits)
+            same = torch.allclose(decoder(self.hidden(tokens)), logits)
         except (IndexError, RuntimeError, AttributeError):
             same = False
         self.mlm.train(training)
@@ -99,3 +121,18 @@ class SpladeEncoder(nn.Module):
                 f"{type(self.mlm).__name__} does more to its logits than its output embeddings say; "
                 "SPLADE needs a masked-LM head that ends in one linear layer"
             )
+
+
+def export(model: SpladeEncoder, tokenizer: PreTrainedTokenizerBase, folder: Path, lengths: dict[str, int]) -> None:
+    """Write a folder that `AutoModelForMaskedLM` and `SparseEncoder(folder)` of sentence-transformers open.
+
+    `lengths` are `query_length` and `document_length`, which the latter cuts texts to.
+    """
+    encoders.export(model.mlm, tokenizer, folder)
+    pooling = {"pooling_strategy": "max", "activation_function": "relu"}
+    encoders.export_modules(
+        folder,
+        {"transformer_task": "fill-mask", "max_seq_length": lengths["document_length"], **lengths},
+        [("sentence_transformers.sparse_encoder.modules.SpladePooling", pooling)],
+        {"model_type": "SparseEncoder", "similarity_fn_name": "dot"},
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from trainables.evaluation.retrieval import Retrieval, VectorStatistics
 from trainables.recipe import Evaluation, Reach, Split, parameter_groups
 from trainables.splade import losses
 from trainables.splade.config import Config
-from trainables.splade.model import SpladeEncoder, rescale_head
+from trainables.splade.model import SpladeEncoder, export, rescale_head
 from trainables.splade.rules import rules
 
 
@@ -39,8 +40,9 @@ def build(config: Config, context: Reach) -> SpladeRecipe:
     for key, length in (("query_length", config.query_length), ("document_length", config.document_length)):
         if length > longest:
             raise ValueError(f"{key} is {length}, but backbone {config.backbone!r} takes at most {longest} tokens")
+    model = SpladeEncoder(mlm, tokenizer)
     rescale_head(mlm, config.k, config.rescale, config.rescale_bias)
-    return SpladeRecipe(config, context, SpladeEncoder(mlm), tokenizer, batches, Retrieval(config.evaluation, cache))
+    return SpladeRecipe(config, context, model, tokenizer, batches, Retrieval(config.evaluation, cache))
 
 
 class Encoder(encoders.TextEncoder):
@@ -52,7 +54,7 @@ class Encoder(encoders.TextEncoder):
     @classmethod
     def open(cls, folder: Path, config: Config, device: torch.device) -> Encoder:
         mlm, tokenizer = encoders.load_masked_lm(str(folder), trust_remote_code=config.trust_remote_code)
-        return cls(SpladeEncoder(mlm).to(device).eval(), tokenizer, config, device)
+        return cls(SpladeEncoder(mlm, tokenizer).to(device).eval(), tokenizer, config, device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,17 @@ class SpladeRecipe:
         self.batches, self.retrieval = batches, retrieval
         self.model = model.to(context.device)
         self.encoder = Encoder(self.model, tokenizer, config, context.device)
-        self.rules = rules(config, model.decoder.weight.shape[0])
+        self.rules = rules(config, model.terms)
         self.description = _describe(self)
+
+    def sample(self, count: int) -> dict[str, list[str]]:
+        return {self.batches.data.name: self.batches.sample(count), **self.retrieval.sample(count)}
+
+    def reduced(self, texts: int, documents: int) -> SpladeRecipe:
+        made = copy.copy(self)
+        made.batches = self.batches.reduced(texts)
+        made.retrieval = self.retrieval.reduced(texts, documents)
+        return made
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         return parameter_groups(self.model.named_parameters(), weight_decay)
@@ -141,7 +152,9 @@ class SpladeRecipe:
         )
 
     def export(self, folder: Path) -> None:
-        encoders.export(self.model.mlm, self.tokenizer, folder)
+        config = self.config
+        lengths = {"query_length": config.query_length, "document_length": config.document_length}
+        export(self.model, self.tokenizer, folder, lengths)
 
 
 def _sparsity(query: torch.Tensor, document: torch.Tensor) -> dict[str, float]:
@@ -164,7 +177,7 @@ def _describe(recipe: SpladeRecipe) -> dict[str, Any]:
         "train.examples": len(data.examples),
         "hard_negatives.source": source,
         "parameters": sum(parameter.numel() for parameter in recipe.model.parameters()),
-        "vocabulary": recipe.model.decoder.weight.shape[0],
+        "vocabulary": recipe.model.terms,
         **recipe.retrieval.description,
     }
     if config.distillation != "none":
