@@ -25,11 +25,14 @@ from ray.tune.result import EXPR_RESULT_FILE
 from ray.tune.search import Searcher
 
 from study import trial
+from study.lease import Holder
 from study.ledger import Ledger
+from study.lock import Held
 from study.nodes import per_worker, room
 from study.processes import descendants, kill
 from study.screen import children_without_hang_up
 from study.spec import Resources, Study
+from study.stored import Refused
 
 log = logging.getLogger(__name__)
 
@@ -115,14 +118,20 @@ class Engine:
             )
 
     def open_ledger(self, **arguments: Any) -> Any:
-        """Start the ledger actor on this node with the arguments of `Ledger`, and wait until it is open."""
+        """Start the ledger actor on this node with the arguments of `Ledger`, and wait until it is open.
+
+        Raises ValueError with its refusal.
+        """
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        actor = ray.remote(num_cpus=0, max_restarts=0)(Ledger)
+        actor = ray.remote(num_cpus=0, max_restarts=0)(LedgerActor)
         self._address = {"name": f"ledger-{self.launch}", "namespace": "study"}
-        self.ledger = actor.options(**self._address, scheduling_strategy=here).remote(**arguments)
-        ray.get(self.ledger.summary.remote())
+        head = Holder.this(self.storage)
+        self.ledger = actor.options(**self._address, scheduling_strategy=here).remote(**arguments, head=head)
+        refusal = ray.get(self.ledger.refused.remote())
+        if refusal is not None:
+            raise ValueError(refusal)
         return self.ledger
 
     def check_room(self, study: Study) -> None:
@@ -195,6 +204,20 @@ class Engine:
     def remove_temporary(self) -> None:
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+class LedgerActor(Ledger):
+    """A ledger that says why it did not open: of an actor whose creation fails, Ray tells only that it died."""
+
+    def __init__(self, **arguments: Any) -> None:
+        self._refusal: str | None = None
+        try:
+            super().__init__(**arguments)
+        except (Refused, Held) as error:
+            self._refusal = str(error)
+
+    def refused(self) -> str | None:
+        return self._refusal
 
 
 class LedgerSearcher(Searcher):

@@ -3,15 +3,16 @@
 The ledger actor appends; tracking replays it into MLflow from where it left off, and the report reads
 its curves from it. A line is one JSON object with a key `op`:
 
-    {"op": "study", "params": {...}, "tags": {...}, "time": ms}
+    {"op": "study", "id": study's id, "launch": token, "params": {...}, "tags": {...}, "time": ms}
     {"op": "trial", "trial": n, "replicates": number of them, "params": {...}, "tags": {...}, "time": ms}
     {"op": "replicate", "trial": n, "replicate": r, "seed": s, "tags": {...}, "time": ms}
     {"op": "metrics", "trial": n, "replicate": r, "records": [{"step": s, "time": ms, "metrics": {...}}]}
     {"op": "values", "trial": n | null, "replicate": r | null, "values": {...}, "step": s, "time": ms}
     {"op": "end", "trial": n | null, "replicate": r | null, "status": "FINISHED" | "KILLED" | "FAILED",
      "tags": {...}, "time": ms}
-    {"op": "artifact", "path": absolute path, "artifact_path": folder in the run, "time": ms}
+    {"op": "artifact", "path": path in the study's folder, "artifact_path": folder in the run, "time": ms}
 
+The first entry is one of `study` and says whose journal it is; only what a launch begins with has an `id`.
 `trial: null` is the study (MLflow's parent run), `replicate: null` the trial as a whole. `trial` and
 `study` may come again after an interruption: they reopen the same run. Non-finite metrics are written
 as the strings "nan", "inf" and "-inf", so that every line is standard JSON.

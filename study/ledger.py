@@ -11,26 +11,34 @@ from __future__ import annotations
 import json
 import logging
 import math
+import socket
+import uuid
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import optuna
 from optuna.trial import TrialState
 
+from study import identity
 from study.account import Account
 from study.journal import Journal
+from study.lease import Deposed, Holder, Lease
 from study.lock import Lock
 from study.moved import Moves, as_now
+from study.places import inside, resolved
 from study.records import Records
-from study.row import Row
+from study.row import Row, front
 from study.sampling import control_of
 from study.space import Unsuitable, shown, suggest
 from study.spec import Study
 from study.stored import FINAL, default_url, importances, open_study
 from study.tracking import Tracker
+from study.tracking_uri import masked
 from trainables.checkpoints import write_text
 from trainables.object_store import below
 
@@ -55,25 +63,34 @@ class Ledger:
         retry_failed: bool = False,
         checkpoints: str | None = None,
         moves: Moves | None = None,
+        head: Holder | None = None,
     ) -> None:
         """Open or create the ledger, end what a kill left half-ended, and find what was interrupted.
 
         `tracking_uri` None keeps the study out of MLflow; `checkpoints` is the URI of an object store that keeps
-        what trials write, in a folder with this study's id. `study` has the names that it was begun with, `moves`
-        says where its inputs are now. Raises `Refused`, or `study.lock.Held` while another
-        ledger of this storage is alive.
+        what trials write, in a folder with this study's id; `head` is the process that the study ends with, this one
+        by default. `study` has the names that it was begun with, `moves` says where its inputs are now. Raises
+        `Refused`, or `study.lock.Held` while another ledger of this storage, or another head of this study, is alive.
         """
         self.name, self.profile, self.spec, self.storage = name, profile, study, storage
         # A SIGKILLed study leaves its actor alive for a moment.
         self._lock = Lock(storage / "ledger.lock", wait_s=20.0)
-        for half_written in storage.glob(".summary.json.*"):
+        for half_written in (*storage.glob(".summary.json.*"), *storage.glob(f".{identity.FILE}.*")):
             half_written.unlink()
-        try:
-            self._study = open_study(url or default_url(storage), name, study, checkpoints)
-        except Exception:
-            self._lock.release()
-            raise
-        self.id: str = self._study.user_attrs["id"]
+        url = url or default_url(storage)
+        with ExitStack() as opened:
+            opened.callback(self._lock.release)
+            self._lease = Lease(url, name, head or Holder.this(storage))
+            opened.callback(self._lease.release)
+            admit = partial(identity.check, storage, name=name, ledger=masked(url))
+            self._study = open_study(url, name, study, checkpoints, self._lease.check, admit)
+            self.id: str = self._study.user_attrs["id"]
+            last = identity.Launch.of(self._study.user_attrs)
+            identity.check_launch(storage, self.id, last, f"the ledger {masked(url)}")
+            self._rows = {t.number: self._load_row(t) for t in self._trials()}
+            identity.take(storage, self.id, self._rows)
+            # From here on they stay until `close`.
+            opened.pop_all()
         self._kept = below(checkpoints, self.id) if checkpoints else None
         self.journal = Journal(storage / "journal.jsonl")
         self._tracker = (
@@ -89,9 +106,12 @@ class Ledger:
         self._baselines: dict[str, dict[str, float]] = self._study.user_attrs.get("baselines", {})
         self._facts: dict[str, str] = self._study.user_attrs.get("facts", {})
         self._importances: dict[str, float] = self._study.user_attrs.get("importances", {})
-        self._rows = {t.number: self._load_row(t) for t in self._trials()}
+        launch = identity.Launch(uuid.uuid4().hex, socket.gethostname(), str(storage))
         self._records = Records(self.journal, name, profile, study, tags or {}, self._facts)
-        self._records.study()
+        self._records.study(self.id, launch)
+        # After the journal: a launch that the ledger knows of must be in it.
+        for key, value in launch.tags.items():
+            self._study.set_user_attr(key, value)
         self._recover()
         if retry_failed:
             self._enqueue_failed()
@@ -107,7 +127,7 @@ class Ledger:
 
         A trial whose parameters cannot be run ends here as failed, and the next one is looked at.
         """
-        while not (self.halted() or self._hopeless()):
+        while not (self._deposed() or self.halted() or self._hopeless()):
             trial = self._next()
             if trial is None or self._suggest(trial):
                 return None if trial is None else self._open(trial.number)
@@ -183,7 +203,7 @@ class Ledger:
         ledger, or was given back under this ticket, comes back with `"state"` set: there is nothing to run.
         """
         row = self._rows[number]
-        if self._given_back(number, ticket):
+        if self._deposed() or self._given_back(number, ticket):
             return {"state": "interrupted"}
         row.attempts += 1
         row.step = 0
@@ -193,6 +213,7 @@ class Ledger:
             "trainer": self.spec.trainer,
             "config": as_now(self._config(row), self._moves).model_dump(),
             "attempt": row.attempts,
+            "study": self.id,
             "seeds": [self.spec.seed + r for r in range(self.spec.replicates)],
             "folder": str(self._folder(number)),
             "store": self._stored(number),
@@ -210,6 +231,8 @@ class Ledger:
         row = self._rows[number]
         if attempt != row.attempts:
             return f"superseded by attempt {row.attempts}"
+        if self._deposed():
+            return self._halt
         seed = self.spec.seed + replicate
         row.hashes[str(replicate)] = {key: value for key, value in facts.items() if key.startswith("hash.")}
         self._store(row)
@@ -228,10 +251,18 @@ class Ledger:
         return None
 
     def report(self, number: int, attempt: int, replicate: int, records: list[dict[str, Any]]) -> str | None:
-        """Store records of one replicate and answer with a reason to stop, or None."""
+        """Store records of one replicate and answer with a reason to stop, or None.
+
+        Raises `Deposed` where a replicate would end without them.
+        """
         row = self._rows[number]
         if attempt != row.attempts or row.state in FINAL:
             return f"superseded by attempt {row.attempts}"
+        if self._deposed():
+            if records and records[-1]["step"] >= self._config(row).total_steps:
+                # It would end with its last steps on no record; the next head has it repeat them.
+                raise Deposed(self._lease.lost)
+            return self._halt
         for record in self.journal.append_records(number, replicate, records):
             row.step = record["step"]
             row.latest |= {k: v for k, v in record["metrics"].items() if k == "train.loss" or "." not in k}
@@ -264,7 +295,7 @@ class Ledger:
     def replicate_ended(self, number: int, attempt: int, replicate: int, outcome: dict[str, Any]) -> bool:
         """Record how a replicate ended; True if the gang should go on with the next one."""
         row = self._rows[number]
-        if attempt != row.attempts or row.state in FINAL:
+        if attempt != row.attempts or row.state in FINAL or self._deposed():
             return False
         workers = self.spec.resources.workers
         row.step = 0
@@ -272,7 +303,7 @@ class Ledger:
             # The report reads what is in the storage folder.
             place = self._folder(number) / f"replicate-{replicate}" / "result.json"
             place.parent.mkdir(parents=True, exist_ok=True)
-            write_text(place, json.dumps(outcome))
+            write_text(place, json.dumps(outcome | {"study": self.id}))
         if len(row.replicates) == replicate:
             row.trained += outcome["seconds"] * workers
             row.replicates.append(
@@ -290,19 +321,23 @@ class Ledger:
         """The gang is done: end the trial by what its replicates show; returns the trial's state.
 
         `outcome` is that of the last replicate, or None with `error`, the message of an exception. A
-        trial that was only told to stop for now stays open and is handed out again by a later launch.
+        trial is complete when every planned replicate is: one that was only told to stop for now, be it in the last
+        evaluation of a replicate, stays open and is handed out again by a later launch.
         """
         row = self._rows[number]
         if row.state in FINAL or attempt != row.attempts:
             return row.state
+        if self._deposed():
+            return "interrupted"
         self._account.settle(row)
         self._live.discard(number)
         pace = outcome["seconds_per_step"] if outcome else 0.0
         if error is not None:
             row.state, row.reason = "failed", error
-        elif outcome is None or (outcome["state"] == "stopped" and row.stop is None):
+        elif outcome is None or self._unfinished(row, outcome):
             row.reason = (outcome or {}).get("reason") or self._halt
-            row.step = outcome["step"] if outcome else 0
+            # The steps of a replicate that has ended are on record with it.
+            row.step = outcome["step"] if outcome and outcome["state"] == "stopped" else 0
             row.checkpoint = self._newest_checkpoint(number)
             self._store(row)
             self._changed()
@@ -324,11 +359,19 @@ class Ledger:
         self._changed()
         return row.state
 
+    def _unfinished(self, row: Row, outcome: dict[str, Any]) -> bool:
+        """Whether the trial was told to stop for now: within a replicate, or between two of them."""
+        if outcome["state"] == "stopped":
+            return row.stop is None
+        return outcome["state"] == "complete" and len(row.replicates) < self.spec.replicates
+
     def abandon(self, number: int, error: str, ticket: int | None = None) -> str:
         """The engine lost the trial: its gang could not be started or kept. Ends it as failed."""
         row = self._rows[number]
         if number not in self._live or self._given_back(number, ticket):
             return row.state
+        if self._deposed():
+            return "interrupted"
         if self._halt:
             self._account.settle(row)
             self._live.discard(number)
@@ -365,6 +408,8 @@ class Ledger:
     ) -> None:
         """What reading the inputs brought: identities of the data, figures of untrained methods; and `contents`, the
         digests of the files that the inputs are, by the names of now."""
+        if self._deposed():
+            return
         self._facts, self._baselines = facts, baselines
         begun = {new: old for names in self._moves.values() for old, new in names.items()}
         named = {begun.get(value, value): digest for value, digest in contents.items()}
@@ -380,10 +425,31 @@ class Ledger:
 
     def halted(self) -> bool:
         """Whether no trial will be handed out any more, whatever room there is: asked to stop, or the budget spent."""
-        return self._halt is not None or self._account.spent(self._rows.values())
+        return bool(self._halt or self._lease.lost) or self._account.spent(self._rows.values())
+
+    def predecessor(self) -> str | None:
+        """From whom this head has taken the study over, in a sentence, if it did not end by itself."""
+        return self._lease.predecessor
+
+    def lost(self) -> str | None:
+        """Why this head had to stop before it was asked to, or None."""
+        return self._lease.lost
+
+    def _deposed(self) -> bool:
+        """Whether this head must not write any more, because its lease is lost; the study is halted then."""
+        try:
+            self._lease.check()
+        except Deposed as lost:
+            self._halt = str(lost)
+            return True
+        return False
 
     def conclude(self) -> dict[str, Any]:
         """The engine has come to rest: set the study's status, and return the summary."""
+        if self._deposed():
+            self._live.clear()
+            self.status = "interrupted"
+            return self._write_summary()
         for number in sorted(self._live):
             self._account.settle(self._rows[number])
             self._store(self._rows[number])
@@ -408,18 +474,20 @@ class Ledger:
         return self._write_summary()
 
     def close(self, artifacts: list[tuple[str, str]], timeout_s: float) -> bool:
-        """Log (path, artifact path) pairs on the parent run, end it, and wait for MLflow to have it all.
+        """Log (path in the folder, artifact path) pairs on the parent run, end it, and wait for MLflow to have it all.
 
         False if MLflow does not have everything: the rest is sent by the next launch.
         """
-        for path, place in artifacts:
-            self._records.artifact(path, place)
-        state = {"finished": "complete", "failed": "failed"}.get(self.status, "interrupted")
-        self._records.study_ended(state, self._halt or self._futile())
+        if not self._deposed():
+            for path, place in artifacts:
+                self._records.artifact(path, place)
+            state = {"finished": "complete", "failed": "failed"}.get(self.status, "interrupted")
+            self._records.study_ended(state, self._halt or self._futile())
         self._wake()
         done = self._tracker.close(timeout_s) if self._tracker else True
         self._write_summary()
         self.journal.close()
+        self._lease.release()
         self._lock.release()
         return done
 
@@ -429,7 +497,7 @@ class Ledger:
         if not searched:
             return []
         if len(self.spec.objectives) > 1:
-            return sorted({t.number for t in self._study.best_trials} & set(searched))
+            return front([self._rows[number] for number in searched], self.spec.objectives)
         objective = self.spec.objectives[0]
         pick = max if objective.direction == "maximize" else min
         return [pick(searched, key=lambda number: self._rows[number].values[objective.name])]
@@ -442,6 +510,7 @@ class Ledger:
         used = {row.number: self._account.used(row) for row in rows}
         return {
             "study": self.name,
+            "id": self.id,
             "profile": self.profile,
             "status": self.status,
             "reason": self._futile(),
@@ -537,9 +606,10 @@ class Ledger:
             complete = [n for n, told in enumerate(self._rows[number].replicates) if told["state"] == "complete"]
             return below(stored, f"replicate-{complete[-1]}", "model") if complete else stored
         folders = [*self._folder(number).glob("replicate-*/model"), *self._folder(number).glob("replicate-*/step-*")]
-        return (
-            str(max(folders, key=lambda path: (path.parent.name, path.name != "model", path.name))) if folders else None
-        )
+        if not folders:
+            return None
+        newest = max(folders, key=lambda path: (path.parent.name, path.name != "model", path.name))
+        return inside(self.storage, newest)
 
     def _trials(self) -> list[optuna.trial.FrozenTrial]:
         return [t for t in self._study.get_trials(deepcopy=False) if t.state != TrialState.WAITING]
@@ -553,7 +623,10 @@ class Ledger:
     def _load_row(self, trial: optuna.trial.FrozenTrial) -> Row:
         stored = trial.user_attrs.get("row")
         # A trial without a row was killed between its creation and its last parameter.
-        return Row(**stored) if stored else Row(trial.number, 0)
+        row = Row(**stored) if stored else Row(trial.number, 0)
+        if row.checkpoint:
+            row.checkpoint = inside(self.storage, resolved(self.storage, row.checkpoint))
+        return row
 
     def _store(self, row: Row) -> None:
         optuna.Trial(self._study, self._trial_id(row.number)).set_user_attr("row", _finite(asdict(row)))

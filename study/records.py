@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from study.definition import flat
+from study.identity import Launch
 from study.journal import Journal
 from study.row import Row
 from study.spec import Study
@@ -25,12 +26,14 @@ class Records:
         self.journal, self.name, self.profile, self.spec = journal, name, profile, spec
         self.tags, self.facts = dict(tags), dict(facts)
 
-    def study(self) -> None:
+    def study(self, study_id: str, launch: Launch) -> None:
         """A launch begins; it may be a later one of the same study."""
         config = flat(self.spec.config.model_dump(exclude={"cache"}))
         params = config | {"sampler": self.spec.sampler, "replicates": self.spec.replicates, "seed": self.spec.seed}
-        tags = self._run_tags() | {"mlflow.runName": f"{self.name} ({self.profile})"}
-        self.journal.append({"op": "study", "params": params, "tags": tags, "time": now()})
+        tags = self._run_tags() | {"mlflow.runName": f"{self.name} ({self.profile})"} | launch.tags
+        self.journal.append(
+            {"op": "study", "id": study_id, "launch": launch.token, "params": params, "tags": tags, "time": now()}
+        )
 
     def inputs(self, facts: Mapping[str, str], baselines: Mapping[str, Mapping[str, float]]) -> None:
         """What reading the inputs brought."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import ge
 from typing import Any
 
+from study.spec import Objective
 from study.stored import FINAL
 
 
@@ -34,6 +37,7 @@ class Row:
     saved: float = 0.0
     """Worker-seconds that ending early did not spend, at the trial's own pace."""
     checkpoint: str | None = None
+    """A path in the study's folder, or a URI."""
     retry_of: int | None = None
     control: bool = False
     """Whether it is an arm to compare with, outside the search."""
@@ -68,3 +72,15 @@ class Row:
             "control": self.control,
             "latest": self.latest,
         }
+
+
+def front(rows: Iterable[Row], objectives: Sequence[Objective]) -> list[int]:
+    """Numbers of the trials that no other one surpasses: as good in all objectives, and better in one."""
+    values = {
+        row.number: [row.values[o.name] * (1 if o.direction == "maximize" else -1) for o in objectives] for row in rows
+    }
+
+    def surpassed(one: list[float]) -> bool:
+        return any(other != one and all(map(ge, other, one)) for other in values.values())
+
+    return sorted(number for number, found in values.items() if not surpassed(found))

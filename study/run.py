@@ -20,13 +20,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from study import cards, home, inputs, moved, profiles, provenance, spec, stored
+from study import cards, home, identity, inputs, lease, moved, profiles, provenance, spec, stored
 from study.display import Display, final_text
 from study.lock import Held, Lock
+from study.places import inside, resolved
 from study.plan import plan
 from study.processes import descendants, kill
 from study.screen import View, forget, keep_screen, listen
 from study.space import explore
+from study.tracking_probe import run_tags
 from study.tracking_uri import SQLITE, absolute_uri, check_uri, masked, sqlite_uri
 from study.variants import variants
 from trainables import overrides
@@ -129,6 +131,9 @@ def run(options: argparse.Namespace) -> int:
         check_store(options.checkpoints, probe=False)
     begun, before, fruitless = _in_ledger(url, name, study, options)
     outlook = stored.outlook(begun, study)
+    study_id = begun.user_attrs.get("id") if begun is not None else None
+    if not (options.fresh or fruitless):
+        identity.check(storage, study_id, name, masked(url))
     if options.dry_run:
         here = cards.outlook(study.resources, cards.visible()) if options.address is None else None
         shown = plan(
@@ -143,10 +148,17 @@ def run(options: argparse.Namespace) -> int:
             "the study was begun in, or another ledger"
         )
     check_uri(tracking_uri)
+    tags = _mlflow_tags(storage, tracking_uri) if begun is not None else None
+    if study_id is not None:
+        where, lost = (
+            f"its run at {masked(tracking_uri)}",
+            "; if that folder is lost, delete the tag study.launch of it",
+        )
+        identity.check_launch(storage, study_id, identity.Launch.of(tags or {}), where, lost)
     retries = options.retry_failed and outlook.states.get("failed", 0)
     if begun is not None and outlook.idle and not retries and not before.moves:
         summary = json.loads((storage / "summary.json").read_text())
-        if summary["status"] == "finished" and not summary["mlflow"].get("pending"):
+        if summary["status"] == "finished" and not summary["mlflow"].get("pending") and tags is not None:
             print(final_text(summary, storage / "report.html"), file=sys.stderr if options.json else sys.stdout)
             _print_json(options, summary)
             return FINISHED
@@ -154,7 +166,9 @@ def run(options: argparse.Namespace) -> int:
         check_store(options.checkpoints, probe=True)
     lock = Lock(storage / "lock")
     try:
-        if (options.fresh or fruitless) and (storage / "summary.json").exists():
+        if begun is not None or fruitless:
+            lease.await_free(url, name, lambda message: print(message, file=sys.stderr, flush=True))
+        if (options.fresh or fruitless) and identity.begun(storage):
             lock = _set_aside(storage, lock)
         if fruitless:
             stored.forget(url, name)
@@ -343,6 +357,9 @@ class Session:
         )  # fmt: skip
         for note in found["notes"]:
             display.message(note)
+        predecessor = ray.get(actor.predecessor.remote())
+        if predecessor:
+            display.message(f"{self.name}: {predecessor}")
         ray.get(actor.prepared.remote(found["facts"], found["baselines"], contents))
         fitting = threading.Thread(target=self._fit, args=(engine,), daemon=True)
         # A signal that came during the start: no trial is handed out any more.
@@ -354,6 +371,7 @@ class Session:
         if self.failure is not None:
             raise self.failure
         ray.get(actor.conclude.remote())
+        lost = ray.get(actor.lost.remote())
         artifacts = self._artifacts(display)
         if not ray.get(actor.close.remote(artifacts, MLFLOW_WAIT_S)):
             place = masked(self.tracking_uri)
@@ -361,7 +379,7 @@ class Session:
         summary = json.loads((self.storage / "summary.json").read_text())
         display.close(summary, self.storage / "report.html")
         if summary["status"] == "interrupted":
-            display.message("interrupted; the same command carries on")
+            display.message(f"{lost or 'interrupted'}; the same command carries on")
         elif summary["status"] == "failed":
             logs = _short(self.storage / "logs")
             more = f"logs: {logs}/trial-*.log; --retry-failed runs failed trials again"
@@ -387,19 +405,20 @@ class Session:
             self.failure = error
 
     def _artifacts(self, display: Display) -> list[tuple[str, str]]:
-        """Write the report; what goes on the parent run: report, plots, summary and the best model."""
+        """Write the report; what goes on the parent run, as paths in the folder: report, plots and the best model."""
         from study import report
 
         written = report.write(self.storage)
-        found = [(str(path), "report") for path in (written, *sorted(self.storage.glob("*.png")))]
+        found = [(path.name, "report") for path in (written, *sorted(self.storage.glob("*.png")))]
         summary = json.loads((self.storage / "summary.json").read_text())
         for number in summary["best"][:1]:
             checkpoint = summary["trials"][number]["checkpoint"]
             if checkpoint is None:
                 continue
             try:
-                best = fetched(checkpoint, self.storage / "best" / f"trial-{number:04d}", MLFLOW_WAIT_S)
-                found.append((str(best), "best"))
+                place = resolved(self.storage, checkpoint)
+                best = fetched(place, self.storage / "best" / f"trial-{number:04d}", MLFLOW_WAIT_S)
+                found.append((inside(self.storage, best), "best"))
             except OSError as error:
                 display.message(f"the best model is not copied to MLflow: {error}")
         return found
@@ -449,10 +468,21 @@ def resource_changes(given: list[str]) -> dict[str, Any]:
 
 def _set_aside(storage: Path, lock: Lock) -> Lock:
     """Move a study's folder beside itself, and take the lock of the new one."""
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime((storage / "summary.json").stat().st_mtime))
+    summary = storage / "summary.json"
+    last = (summary if summary.exists() else storage).stat().st_mtime
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(last))
     lock.release()
     storage.rename(storage.with_name(f"{storage.name}.{stamp}"))
     return Lock(storage / "lock")
+
+
+def _mlflow_tags(storage: Path, tracking_uri: str) -> dict[str, str] | None:
+    """Tags of the study's run in this tracking store; None where the store does not have what the folder says."""
+    path = storage / "summary.json"
+    recorded = json.loads(path.read_text())["mlflow"] if path.exists() else {}
+    if recorded.get("tracking_uri") != masked(tracking_uri) or not recorded.get("parent_run_id"):
+        return None
+    return run_tags(tracking_uri, recorded["parent_run_id"])
 
 
 def _check_writable(storage: Path) -> None:

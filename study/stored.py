@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,10 @@ import sqlalchemy
 from optuna.distributions import distribution_to_json
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from study.definition import at_default, defaults, differences, flat
+from study.lease import known, patience
 from study.moved import Begun, since
 from study.sampling import Sampler, control_of, pruner
 from study.space import explore
@@ -72,16 +75,70 @@ def holds(url: str, name: str) -> bool:
     return name in optuna.get_all_study_names(_storage(url))
 
 
-def _storage(url: str) -> RDBStorage:
+def _storage(url: str, fence: Callable[[], None] | None = None) -> RDBStorage:
     """Optuna's storage; a connection that a server or a firewall has ended meanwhile is opened again."""
-    return RDBStorage(with_driver(url), engine_kwargs={"pool_pre_ping": True})
+    url = with_driver(url)
+    options = {"pool_pre_ping": True, "connect_args": patience(url)}
+    tries = 10
+    while True:
+        try:
+            return _Fenced(url, options, fence) if fence else RDBStorage(url, engine_kwargs=options)
+        except SQLAlchemyError as error:
+            # Two processes make the tables of an empty database at the same moment.
+            tries -= 1
+            if not tries or not (isinstance(error, IntegrityError) or "already exists" in str(error)):
+                raise
+            time.sleep(0.2)
 
 
-def open_study(url: str, name: str, spec: Study, checkpoints: str | None = None) -> optuna.Study:
-    """Create the Optuna study or open the one there is, after checking that it is the same study."""
+class _Fenced(RDBStorage):
+    """Calls `fence` before each write; it raises where this process may not write any more."""
+
+    def __init__(self, url: str, engine_kwargs: dict[str, Any], fence: Callable[[], None]) -> None:
+        self.fence = fence
+        super().__init__(url, engine_kwargs=engine_kwargs)
+
+
+def _fenced(name: str) -> Callable[..., Any]:
+    write = getattr(RDBStorage, name)
+
+    @wraps(write)
+    def checked(self: _Fenced, *arguments: Any, **keywords: Any) -> Any:
+        self.fence()
+        return write(self, *arguments, **keywords)
+
+    return checked
+
+
+WRITES = (
+    "create_new_study", "delete_study", "set_study_user_attr", "set_study_system_attr", "_create_new_trial",
+    "_set_trial_param", "set_trial_state_values", "set_trial_intermediate_value", "set_trial_user_attr",
+    "set_trial_system_attr",
+)  # fmt: skip
+"""The methods of Optuna's storage that change the database, as its cache calls them."""
+for _name in WRITES:
+    setattr(_Fenced, _name, _fenced(_name))
+
+
+def open_study(
+    url: str,
+    name: str,
+    spec: Study,
+    checkpoints: str | None = None,
+    fence: Callable[[], None] | None = None,
+    admit: Callable[[str | None], None] | None = None,
+) -> optuna.Study:
+    """Create the Optuna study or open the one there is, after checking that it is the same study.
+
+    `admit` is called first with the study's id, None where there is none yet, and `fence` before each write; both
+    may raise.
+    """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    storage = _storage(url, fence)
+    if admit is not None:
+        admit(_id_in(storage, name))
     study = optuna.create_study(
-        storage=_storage(url),
+        storage=storage,
         study_name=name,
         directions=[o.direction for o in spec.objectives],
         sampler=Sampler(spec),
@@ -109,6 +166,13 @@ def new_id(name: str) -> str:
     'my-study-v2-'
     """
     return f"{re.sub(r'[^A-Za-z0-9_.]+', '-', name).strip('-')}-{uuid.uuid4().hex[:12]}"
+
+
+def _id_in(storage: RDBStorage, name: str) -> str | None:
+    try:
+        return storage.get_study_user_attrs(storage.get_study_id_from_name(name)).get("id")
+    except KeyError:
+        return None
 
 
 def check_same(attributes: Mapping[str, Any], spec: Study, name: str, checkpoints: str | None = None) -> None:
@@ -184,9 +248,11 @@ def _load(url: str, name: str) -> optuna.Study | None:
     if url.startswith(SQLITE) and not sqlite_path(url).exists():
         return None
     try:
-        return optuna.load_study(study_name=name, storage=_storage(url))
+        study = optuna.load_study(study_name=name, storage=_storage(url))
     except KeyError:
         return None
+    # Without an id a head is making it just now, or was killed over it; the next one makes the rest.
+    return None if "id" not in study.user_attrs and known(url, name) else study
 
 
 def begun(url: str, name: str, spec: Study) -> Begun:

@@ -129,7 +129,7 @@ def _check_server(uri: str, timeout_s: float) -> None:
         raise ValueError(f"tracking URI {masked(uri)!r} lacks a host; accepted: {ACCEPTED}")
     # /health is open to everybody, so the second question is one that needs a permission.
     for path in ("/health", "/api/2.0/mlflow/experiments/search?max_results=1"):
-        answer = _get(uri, path, timeout_s)
+        answer = get(uri, path, timeout_s)
         if answer.status_code in (401, 403):
             raise ValueError(
                 f"the server at tracking URI {masked(uri)!r} refuses us ({answer.status_code}: "
@@ -142,7 +142,8 @@ def _check_server(uri: str, timeout_s: float) -> None:
         raise ValueError(f"the server at tracking URI {masked(uri)!r} is not an MLflow server ({answer.status_code})")
 
 
-def _get(uri: str, path: str, timeout_s: float) -> requests.Response:
+def get(uri: str, path: str, timeout_s: float) -> requests.Response:
+    """The answer of an MLflow server, asked as its client asks; ValueError where there is none in time."""
     import requests
 
     insecure = os.environ.get("MLFLOW_TRACKING_INSECURE_TLS", "").lower() in ("true", "1")

@@ -127,6 +127,7 @@ def _train(
                     seed=seed,
                     folder=folder,
                     store=store,
+                    study=begun["study"],
                     device=device,
                     attempt=attempt,
                     rank=rank,

@@ -35,12 +35,21 @@ class StaleAttempt(RuntimeError):
     """A newer attempt has taken this replicate over; this process must not write any more."""
 
 
-class Checkpoints:
-    """The checkpoints of one replicate, written by attempt number `attempt` only while no newer one exists."""
+class Foreign(ValueError):
+    """What is in the folder belongs to another study, or to none."""
 
-    def __init__(self, folder: Path, attempt: int) -> None:
+
+class Checkpoints:
+    """The checkpoints of one replicate, written by attempt number `attempt` only while no newer one exists.
+
+    They carry the id of their `study`, None for a run of its own. What carries another one raises `Foreign` when it
+    is read.
+    """
+
+    def __init__(self, folder: Path, attempt: int, study: str | None = None) -> None:
         self.folder = folder
         self.attempt = attempt
+        self.study = study
 
     def claim(self) -> None:
         """Make this attempt the writer and clear what a killed writer left half-done."""
@@ -64,7 +73,7 @@ class Checkpoints:
             names = ("tensors.safetensors", "meta.json")
             for name in names:
                 _sync(folder / name)
-            manifest = {"step": step, "sha256": {name: _sha256(folder / name) for name in names}}
+            manifest = self._owned({"step": step}) | {"sha256": {name: _sha256(folder / name) for name in names}}
             (folder / "manifest.json").write_text(json.dumps(manifest))
             _sync(folder / "manifest.json")
 
@@ -79,6 +88,7 @@ class Checkpoints:
         for folder in self._step_folders():
             problem = problem_of(folder)
             if problem is None:
+                self._check_owner(json.loads((folder / "manifest.json").read_text()), folder)
                 return int(folder.name.removeprefix("step-"))
             log.warning("checkpoint %s is passed over: %s", folder, problem)
         return None
@@ -96,7 +106,7 @@ class Checkpoints:
     def finish(self, result: dict[str, Any]) -> None:
         """Record how the replicate ended, then drop the step folders that only a resume would need."""
         self._check_attempt()
-        write_text(self.folder / "result.json", json.dumps(result))
+        write_text(self.folder / "result.json", json.dumps(self._owned(result)))
         self.drop_steps()
 
     def drop_steps(self) -> None:
@@ -107,7 +117,21 @@ class Checkpoints:
     def result(self) -> dict[str, Any] | None:
         """What `finish` recorded, or None while the replicate is unfinished."""
         path = self.folder / "result.json"
-        return json.loads(path.read_text()) if path.exists() else None
+        if not path.exists():
+            return None
+        result = json.loads(path.read_text())
+        self._check_owner(result, path)
+        result.pop("study", None)
+        return result
+
+    def _owned(self, content: dict[str, Any]) -> dict[str, Any]:
+        return content if self.study is None else content | {"study": self.study}
+
+    def _check_owner(self, content: dict[str, Any], where: Path | str) -> None:
+        found = content.get("study")
+        if found != self.study:
+            theirs, ours = (f"study {name}" if name else "no study" for name in (found, self.study))
+            raise Foreign(f"{where} belongs to {theirs}, and this run to {ours}: train in another folder")
 
     def _step_folders(self) -> list[Path]:
         return sorted(self.folder.glob("step-*"), reverse=True)

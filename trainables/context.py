@@ -29,6 +29,8 @@ class Context:
     device: torch.device
     store: str | None = field(default=None, kw_only=True)
     """URI of an object store where they go instead; `folder` is a working copy then."""
+    study: str | None = field(default=None, kw_only=True)
+    """Id of the study that the replicate belongs to; None for a run of its own."""
     attempt: int = 1
     rank: int = 0
     world_size: int = 1

@@ -123,8 +123,8 @@ def run(recipe_module: Any, config: TrainerConfig, context: Context) -> Outcome:
 
 def _checkpoints(context: Context) -> Checkpoints:
     if context.store is None:
-        return Checkpoints(context.folder, context.attempt)
-    return StoredCheckpoints(context.folder, context.attempt, context.store)
+        return Checkpoints(context.folder, context.attempt, context.study)
+    return StoredCheckpoints(context.folder, context.attempt, context.store, context.study)
 
 
 class _Run:
@@ -250,8 +250,12 @@ class _Run:
         records, self.unsent = self.unsent, []
         self.last_report = time.monotonic()
         reason = self.context.report(records, wait) if self.context.rank == 0 else None
-        # The answer to one report shows that all earlier ones have arrived.
-        self.unsure = [] if wait else records
+        if reason is not None:
+            # Whoever says stop may not have taken them; what is on record already is dropped when it comes again.
+            self.unsure += records
+        else:
+            # The answer to one report shows that all earlier ones have arrived.
+            self.unsure = [] if wait else records
         return reason
 
     def _save(self) -> None:

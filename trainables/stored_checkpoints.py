@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 class StoredCheckpoints(Checkpoints):
     """`Checkpoints` at `uri`; `folder` is one of this process alone, as `working_folder` makes it."""
 
-    def __init__(self, folder: Path, attempt: int, uri: str) -> None:
-        super().__init__(folder, attempt)
+    def __init__(self, folder: Path, attempt: int, uri: str, study: str | None = None) -> None:
+        super().__init__(folder, attempt, study)
         self.store = ObjectStore(uri)
 
     def claim(self) -> None:
@@ -55,7 +55,8 @@ class StoredCheckpoints(Checkpoints):
 
     def newest(self) -> int | None:
         for name in self._stored_steps():
-            if self._fetched(name) is not None:
+            if (folder := self._fetched(name)) is not None:
+                self._check_owner(json.loads((folder / "manifest.json").read_text()), f"{self.store.uri} {name}")
                 return _step(name)
         return None
 
@@ -76,7 +77,7 @@ class StoredCheckpoints(Checkpoints):
 
     def finish(self, result: dict[str, Any]) -> None:
         self._check_attempt()
-        self.store.write("result.json", json.dumps(result).encode())
+        self.store.write("result.json", json.dumps(self._owned(result)).encode())
         self.drop_steps()
 
     def drop_steps(self) -> None:
@@ -86,7 +87,17 @@ class StoredCheckpoints(Checkpoints):
 
     def result(self) -> dict[str, Any] | None:
         content = self.store.read("result.json")
-        return None if content is None else json.loads(content)
+        if content is None:
+            return None
+        result = json.loads(content)
+        self._check_owner(result, f"{self.store.uri} result.json")
+        result.pop("study", None)
+        return result
+
+    def _check_owner(self, content: dict[str, Any], where: Path | str) -> None:
+        """The store's folder is named by the study's id; what was written before files carried it is the study's."""
+        if "study" in content:
+            super()._check_owner(content, where)
 
     def _send(self, place: Path, name: str, last: str) -> None:
         self.store.upload(place, name, last, self._check_attempt)

@@ -90,8 +90,9 @@ def opened(storage: Path, study: Study | None = None, **arguments) -> Ledger:
 
 
 def dies(ledger: Ledger) -> None:
-    """What a SIGKILL leaves: the files as they are, the lock free."""
+    """What a SIGKILL leaves: the files as they are, the lock free, and a lease whose holder is gone."""
     ledger.journal.close()
+    ledger._lease.release()
     ledger._lock.release()
 
 
@@ -788,7 +789,8 @@ def test_what_trials_write_to_an_object_store_is_below_the_study_s_id(tmp_path) 
     ledger.finish(number, 1, ended)
     assert ledger.summary()["trials"][0]["checkpoint"] == f"{place}/replicate-0/model?region=eu-west-1"
     # The report reads it there.
-    assert json.loads((tmp_path / "trials" / "0000" / "replicate-0" / "result.json").read_text()) == ended
+    result = json.loads((tmp_path / "trials" / "0000" / "replicate-0" / "result.json").read_text())
+    assert result == ended | {"study": ledger.id}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 from object_store import BUCKET, S3
 
 from trainables import object_store
-from trainables.checkpoints import KEEP, StaleAttempt
+from trainables.checkpoints import KEEP, Foreign, StaleAttempt
 from trainables.object_store import ObjectStore, below, check_uri, fetched
 from trainables.stored_checkpoints import StoredCheckpoints, working_folder
 
@@ -129,6 +129,24 @@ def test_result_and_model_stay_and_steps_go(tmp_path, uri) -> None:
     assert fetched(str(tmp_path), tmp_path / "unused", 0) == tmp_path
     # Nothing is left of what was sent.
     assert [path for path in (tmp_path / "1").rglob("*") if path.name not in ("1", "attempt")] == []
+
+
+def test_what_another_study_has_sent_is_refused(tmp_path, uri) -> None:
+    ours, theirs = (StoredCheckpoints(tmp_path / name, 1, uri, name) for name in ("ours", "theirs"))
+    theirs.claim()
+    theirs.save(4, {"w": torch.zeros(1)}, {})
+    with pytest.raises(Foreign, match=r"step-00000004\.1 belongs to study theirs, and this run to study ours"):
+        ours.newest()
+    theirs.finish({"state": "complete"})
+    assert theirs.result() == {"state": "complete"}
+    with pytest.raises(Foreign, match=r"result\.json belongs to study theirs"):
+        ours.result()
+
+
+def test_what_was_sent_before_files_carried_an_id_is_the_study_s(tmp_path, uri) -> None:
+    """The folder on the store is named by the id."""
+    saved(tmp_path, uri, 4).finish({"state": "complete"})
+    assert StoredCheckpoints(tmp_path / "now", 2, uri, "k-1").result() == {"state": "complete"}
 
 
 @pytest.mark.parametrize("patience_s", [60.0, 0.0], ids=["for a while", "for good"])

@@ -68,7 +68,8 @@ def test_summary_and_screen(finished) -> None:
     assert 0 < summary["worker_seconds"]["overhead"] < summary["worker_seconds"]["used"]
     assert summary["worker_seconds"]["saved"] > 0
     assert "bm25" in summary["baselines"]
-    assert (Path(good["checkpoint"]) / "model.safetensors").exists()
+    assert good["checkpoint"] == "trials/0000/replicate-0/model"
+    assert (storage / good["checkpoint"] / "model.safetensors").exists()
     assert (storage / "report.html").stat().st_size > 10_000
     for noise in ("WARNING", "(pid=", "INFO mlflow", "Traceback"):
         assert noise not in done.stderr
@@ -115,15 +116,47 @@ def test_finished_study_answers_at_once(finished) -> None:
     assert "1 collapsed, 1 complete; to do: 1 new" in plan
 
 
-def test_more_trials_with_a_gang_of_two(finished) -> None:
+def test_another_tracking_store_is_filled(finished) -> None:
+    """Nothing is left to train; the answer at once was all that this command gave."""
+    from mlflow.tracking import MlflowClient
+
     folder, first = finished
-    done = run(folder, "--trials", "3", "--workers-per-trial", "2", "--json")
+    uri = f"sqlite:///{folder / 'other.db'}"
+    done = run(folder, "--json", "--tracking-uri", uri)
     assert done.returncode == 0, done.stderr[-3000:]
     summary = json.loads(done.stdout)
-    before = json.loads(first.stdout)["trials"]
-    assert [t["values"] for t in summary["trials"][:2]] == [t["values"] for t in before]
+    assert summary["mlflow"]["pending"] == 0
+    client = MlflowClient(uri)
+    runs = client.search_runs([client.get_experiment_by_name("tiny").experiment_id])
+    assert {run.info.run_id for run in runs} == {
+        summary["mlflow"]["parent_run_id"], *(trial["mlflow_run_id"] for trial in summary["trials"]),
+    }  # fmt: skip
+    assert [(t["values"], t["attempts"]) for t in summary["trials"]] == [
+        (t["values"], t["attempts"]) for t in json.loads(first.stdout)["trials"]
+    ]
+
+
+def test_more_trials_of_a_moved_study_with_a_gang_of_two(finished) -> None:
+    from mlflow.tracking import MlflowClient
+
+    folder, first = finished
+    moved = folder / "studies" / "moved"
+    (folder / "studies" / "tiny").rename(moved)
+    done = run(folder, "--storage", "studies/moved", "--trials", "3", "--workers-per-trial", "2", "--json")
+    (folder / "studies" / "moved").rename(folder / "studies" / "tiny")
+    assert done.returncode == 0, done.stderr[-3000:]
+    summary = json.loads(done.stdout)
+    before = json.loads(first.stdout)
+    assert [t["values"] for t in summary["trials"][:2]] == [t["values"] for t in before["trials"]]
     added = summary["trials"][2]
     assert (added["state"], added["steps"], added["params"]["k"]) == ("complete", 6, 2)
+    assert added["checkpoint"] == "trials/0002/replicate-0/model"
+    client = MlflowClient(f"sqlite:///{folder / 'studies' / 'mlflow.db'}")
+    parent = client.get_run(summary["mlflow"]["parent_run_id"])
+    assert parent.info.run_id == before["mlflow"]["parent_run_id"]
+    assert parent.data.tags["study.folder"] == str(moved)
+    assert "artifact.error" not in parent.data.tags
+    assert {"report", "best"} <= {item.path for item in client.list_artifacts(parent.info.run_id)}
 
 
 def test_fresh_keeps_the_old_study_beside_the_new_one(finished) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainables.checkpoints import KEEP, Checkpoints, StaleAttempt, write_text
+from trainables.checkpoints import KEEP, Checkpoints, Foreign, StaleAttempt, write_text
 
 
 def saved(folder: Path, *steps: int, attempt: int = 1) -> Checkpoints:
@@ -89,3 +89,25 @@ def test_write_text_leaves_nothing_beside(tmp_path) -> None:
     write_text(tmp_path / "a.json", "2")
     assert (tmp_path / "a.json").read_text() == "2"
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "message"),
+    [
+        ("k-1", "k-2", "belongs to study k-1, and this run to study k-2"),
+        ("k-1", None, "belongs to study k-1, and this run to no study"),
+        (None, "k-2", "belongs to no study, and this run to study k-2"),
+    ],
+)
+def test_what_another_study_has_written_is_refused(tmp_path, theirs, ours, message) -> None:
+    """It was taken for this one's: nothing was trained, and its values came back."""
+    written = Checkpoints(tmp_path, 1, theirs)
+    written.claim()
+    written.save(4, {"w": torch.zeros(1)}, {})
+    assert written.newest() == 4
+    with pytest.raises(Foreign, match=message):
+        Checkpoints(tmp_path, 2, ours).newest()
+    written.finish({"state": "complete"})
+    assert written.result() == {"state": "complete"}
+    with pytest.raises(Foreign, match=message):
+        Checkpoints(tmp_path, 2, ours).result()

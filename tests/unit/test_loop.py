@@ -202,3 +202,25 @@ def test_a_checkpoint_that_holds_every_step_is_carried_on(tmp_path, monkeypatch)
     seen: dict = {}
     judged(tmp_path / "old", seen, attempt=2, config=config)
     assert json.loads(seen[9])["blocks"] == json.loads(whole[9])["blocks"]
+
+
+@pytest.mark.parametrize("report_every_s", [0.0, 3600.0])
+def test_what_a_ledger_refuses_when_it_says_stop_is_sent_again(tmp_path, monkeypatch, report_every_s) -> None:
+    """A head that has lost its lease takes no records; a step was on no record then."""
+    monkeypatch.setattr(loop, "REPORT_EVERY_S", report_every_s)
+    arrived: list = []
+
+    class Refusing(Context):
+        lost = False
+
+        def report(self, records, wait):
+            self.lost = self.lost or any(record["step"] >= 4 for record in records)
+            arrived.extend([] if self.lost else records)
+            return "taken over" if self.lost else None
+
+    config = CONFIG.model_copy(update={"evaluate_every": 6})
+    context = Refusing(seed=0, folder=tmp_path, device=torch.device("cpu"))
+    ended = loop.run(types.SimpleNamespace(build=lambda config, context: Line()), config, context)
+    assert ended.state == "stopped"
+    train(tmp_path, arrived, attempt=2, config=config)
+    assert sorted({record["step"] for record in arrived}) == list(range(13))

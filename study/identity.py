@@ -1,0 +1,222 @@
+"""Whose folder is it? A study's id is in all that it writes, and what disagrees with the ledger is refused.
+
+    study.json                    the id, and the host and path of the folder when it was last used
+    journal.jsonl                 the id and a token of each launch, in its entries of the study, the first one included
+    trials/N/replicate-R/...      the id, in result.json and in the manifest of each checkpoint
+    MLflow's run of the study     the id, and token, host and path of the newest launch, as tags
+
+A folder that was moved is carried on. A copy is refused while the folder that it came from still holds the id. What
+cannot be looked at, a folder of another host, is told by the newest launch: a folder whose journal does not know it
+has been overtaken by another one. Folders of earlier versions have no ids; they get them at their first opening, if
+their trials are those of the ledger.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from study.row import Row
+from study.stored import FINAL, Refused
+from trainables.checkpoints import write_text
+
+FILE = "study.json"
+LAUNCH, HOST, FOLDER = "study.launch", "study.host", "study.folder"
+"""Tags of MLflow's run of a study."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Where a study was run, and which time it was."""
+
+    token: str
+    host: str
+    folder: str
+
+    @classmethod
+    def of(cls, tags: Mapping[str, str]) -> Launch | None:
+        """The launch that these tags tell of, if any."""
+        return cls(tags[LAUNCH], tags.get(HOST, "?"), tags.get(FOLDER, "?")) if LAUNCH in tags else None
+
+    @property
+    def tags(self) -> dict[str, str]:
+        return {LAUNCH: self.token, HOST: self.host, FOLDER: self.folder}
+
+
+def begun(storage: Path) -> bool:
+    """Whether a study has left anything in the folder that a new one would take for its own."""
+    traces = (FILE, "journal.jsonl", "summary.json", "ledger.db", "trials")
+    return any((storage / name).exists() for name in traces)
+
+
+def check(storage: Path, study_id: str | None, name: str, ledger: str) -> None:
+    """Raise `Refused` unless the folder is that of the study of this id, or nobody's; writes nothing.
+
+    `study_id` is None where the ledger, shown as `ledger`, has no study of this name yet.
+    """
+    has = f"the ledger {ledger} has {study_id} under this name" if study_id else f"the ledger {ledger} has no {name}"
+    advice = "name the --storage and the --ledger that belong together, or another --storage to begin anew"
+    for where, found in (("", _recorded(storage).get("id")), ("/journal.jsonl", _first(storage).get("id"))):
+        if found is not None and found != study_id:
+            raise Refused(f"--storage {storage}{where} belongs to study {found}, but {has}; {advice}")
+    if study_id is None and next(_trials(storage), None) is not None:
+        raise Refused(f"--storage {storage} holds trials of a study without id, but {has}; {advice}")
+    if study_id is not None:
+        _check_copy(storage, study_id)
+
+
+def check_launch(storage: Path, study_id: str, newest: Launch | None, where: str, way_out: str = "") -> None:
+    """Raise `Refused` where the `newest` launch, known from `where`, was that of another folder with this id."""
+    if newest is None or newest.token in launches(storage):
+        return
+    other = Path(newest.folder)
+    if newest.host == socket.gethostname() and (_same(other, storage) or _recorded(other).get("id") != study_id):
+        return
+    raise Refused(
+        f"--storage {storage} is an older copy: the study {study_id} was carried on in {other} on {newest.host}, as "
+        f"{where} tells; carry on there{way_out}"
+    )
+
+
+def launches(storage: Path) -> set[str]:
+    """Tokens of all launches that the folder's journal knows."""
+    path = storage / "journal.jsonl"
+    if not path.exists():
+        return set()
+    with path.open() as lines:
+        entries = (json.loads(line) for line in lines if line.startswith('{"op":"study"') and line.endswith("\n"))
+        return {entry["launch"] for entry in entries if "launch" in entry}
+
+
+def take(storage: Path, study_id: str, rows: Mapping[int, Row]) -> None:
+    """Put the id into the folder, after a look at what it holds; raises `Refused` where that is of another study.
+
+    `rows` are the ledger's trials, with which the trials of a folder without an id have to agree.
+    """
+    if _recorded(storage).get("id") is None and _first(storage).get("id") is None:
+        _check_trials(storage, study_id, rows)
+        for folder in _trials(storage):
+            _stamp(folder, study_id)
+    for folder in _trials(storage):
+        number = int(folder.parent.name)
+        if number in rows and rows[number].state in FINAL:
+            continue
+        for path in _stamped(folder):
+            found = _read(path).get("study")
+            if found != study_id:
+                whose = f"study {found}" if found else "no study"
+                raise Refused(f"{path} belongs to {whose}, but trial {number} is one of {study_id}; move it elsewhere")
+    place = {"id": study_id, "host": socket.gethostname(), "folder": str(storage)}
+    if _recorded(storage) != place:
+        write_text(storage / FILE, json.dumps(place))
+
+
+def _check_copy(storage: Path, study_id: str) -> None:
+    """What is on record of another host is left to `check_launch`, unless its path leads to the folder here, too."""
+    recorded = _recorded(storage).get("folder")
+    if recorded is None or _same(Path(recorded), storage):
+        return
+    if _recorded(Path(recorded)).get("id") == study_id:
+        raise Refused(
+            f"--storage {storage} is a copy of {recorded}, which still holds the study {study_id}: carry on there, "
+            "or remove that folder first"
+        )
+
+
+def _check_trials(storage: Path, study_id: str, rows: Mapping[int, Row]) -> None:
+    """The trials of the journal and the results in the folder are those of the ledger."""
+
+    def refuse(number: int, what: str) -> Refused:
+        return Refused(
+            f"--storage {storage} has no id, and is not the folder of study {study_id}: trial {number} {what}; "
+            "name the folder that the study was begun in, or another ledger"
+        )
+
+    journal = _params(storage)
+    for number, params in journal.items():
+        if number not in rows:
+            raise refuse(number, "of its journal is not in the ledger")
+        for key, value in rows[number].params.items():
+            if params.get(key) != value:
+                raise refuse(number, f"has {key}={params.get(key)!r} in its journal and {value!r} in the ledger")
+    for folder in _trials(storage):
+        number, replicate = int(folder.parent.name), int(folder.name.removeprefix("replicate-"))
+        if number not in journal:
+            raise refuse(number, "is not in its journal")
+        path = folder / "result.json"
+        told = rows[number].replicates
+        if path.exists() and replicate < len(told) and not _equal(_read(path).get("values"), told[replicate]["values"]):
+            raise refuse(number, f"has other values in {path.relative_to(storage)} than in the ledger")
+
+
+def _stamp(folder: Path, study_id: str) -> None:
+    """Put the id into what a replicate wrote before there were ids."""
+    for path in _stamped(folder):
+        content = _read(path)
+        if "study" not in content:
+            write_text(path, json.dumps(content | {"study": study_id}))
+
+
+def _stamped(folder: Path) -> list[Path]:
+    """The files of a replicate that carry the study's id."""
+    return [path for path in (folder / "result.json", *folder.glob("step-*/manifest.json")) if path.exists()]
+
+
+def _params(storage: Path) -> dict[int, dict[str, Any]]:
+    """Number -> parameters of each trial in the journal."""
+    path = storage / "journal.jsonl"
+    if not path.exists():
+        return {}
+    with path.open() as lines:
+        entries = (json.loads(line) for line in lines if line.startswith('{"op":"trial"') and line.endswith("\n"))
+        return {entry["trial"]: entry["params"] for entry in entries}
+
+
+def _trials(storage: Path) -> Iterator[Path]:
+    """Folders of replicates that hold something of use."""
+    for folder in sorted(storage.glob("trials/*/replicate-*")):
+        if (folder / "result.json").exists() or any(folder.glob("step-*")):
+            yield folder
+
+
+def _first(storage: Path) -> dict[str, Any]:
+    """The journal's first entry; {} where there is none."""
+    path = storage / "journal.jsonl"
+    if not path.exists():
+        return {}
+    with path.open() as lines:
+        line = lines.readline()
+    return json.loads(line) if line.endswith("\n") else {}
+
+
+def _recorded(storage: Path) -> dict[str, str]:
+    return _read(storage / FILE)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A small file of JSON; {} where there is none."""
+    try:
+        return json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except ValueError as error:
+        raise Refused(f"{path} cannot be read ({error}); restore it from a copy, or remove it") from error
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one folder."""
+    return one == other or (one.exists() and one.samefile(other))
+
+
+def _equal(one: Mapping[str, float] | None, other: Mapping[str, float | None]) -> bool:
+    """The same numbers; the ledger has null for one that is not finite."""
+
+    def plain(values: Mapping[str, float | None] | None) -> dict[str, float | None]:
+        return {k: v if v is not None and math.isfinite(v) else None for k, v in (values or {}).items()}
+
+    return plain(one) == plain(other)
