@@ -1,0 +1,41 @@
+"""What the system or a library says, as one line of a message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def told(error: BaseException) -> str:
+    """The error in one line; one of the system names its file, what is wrong with it, and whose it is.
+
+    >>> told(FileNotFoundError(2, "No such file or directory", "/data/pairs.tsv"))
+    '/data/pairs.tsv: no such file or directory'
+    """
+    # Ray wraps what is raised elsewhere, and shows it with its traceback.
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, BaseException):
+        return told(cause)
+    if isinstance(error, OSError) and error.strerror:
+        reason = f"{error.strerror[:1].lower()}{error.strerror[1:]}"
+        if error.filename is None:
+            return reason
+        return f"{_short(str(error.filename))}: {reason}{_owner(error)}"
+    return " ".join(str(error).split())[:500] or type(error).__name__
+
+
+def _short(name: str, most: int = 300) -> str:
+    """A name that is too long for the system is too long for a sentence."""
+    return name if len(name) <= most else f"{name[:most]}..."
+
+
+def _owner(error: OSError) -> str:
+    if not isinstance(error, PermissionError):
+        return ""
+    path = Path(str(error.filename))
+    try:
+        return f" (it belongs to {path.owner()})"
+    except KeyError:
+        return f" (it belongs to user {path.stat().st_uid})"
+    except OSError:
+        # Not even its folder can be looked into.
+        return ""
