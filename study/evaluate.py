@@ -21,7 +21,8 @@ from typing import Any
 
 from study import spec
 from study.comparison import Measured, tabled, write
-from study.findings import read_summary
+from study.files import read_summary
+from study.journal import entries
 from study.lock import Held, Lock
 from study.run import FAILED, FINISHED, INTERRUPTED, WRONG, keep_screen
 from study.suites import SUITES, Dataset, Suite, resolve
@@ -29,6 +30,7 @@ from study.tracking_uri import absolute_uri, check_uri, masked
 from trainables import overrides
 from trainables.checkpoints import write_text
 from trainables.data.corpora import open_corpus
+from trainables.errors import failure, told
 from trainables.evaluation.measurement import (
     Counting,
     Measurement,
@@ -75,16 +77,17 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return run(options, screen)
     except (ValueError, Held) as error:
-        screen.say(f"error: {error}")
+        screen.say(f"error: {told(error)}")
         return WRONG
     except KeyboardInterrupt:
         screen.say("interrupted; the same command carries on")
         return INTERRUPTED
     except Exception as error:
+        if isinstance(error, OSError) and screen.log is None:
+            screen.say(f"error: {told(error)}")
+            return WRONG
         traceback.print_exc()
-        # Of a worker's traceback, the last line.
-        reason = " ".join(str(error).strip().splitlines()[-1:])[:500]
-        screen.say(f"error: the evaluation failed: {type(error).__name__}: {reason}\nThe same command carries on.")
+        screen.say(f"error: the evaluation failed: {failure(error, screen.log)}")
         return FAILED
 
 
@@ -93,10 +96,12 @@ class Screen:
 
     def __init__(self) -> None:
         self.out, self.err = sys.stdout, sys.stderr
+        self.log: Path | None = None
 
     def keep(self, log: Path) -> None:
         """Whatever libraries print goes to `log` from now on."""
         self.out, self.err = keep_screen(log)
+        self.log = log
 
     def say(self, message: str) -> None:
         print(message, file=self.err, flush=True)
@@ -189,7 +194,9 @@ def plan(
     for trial in trials:
         number = trial["number"]
         folders = exported(storage, trial, cache)
-        if not folders or number not in configs:
+        if number not in configs:
+            raise ValueError(f"{storage / 'journal.jsonl'} has no trial {number}: it is not the journal of this study")
+        if not folders:
             raise ValueError(f"trial {number} of {storage} has no exported model in trials/{number:04d}/replicate-*/")
         for folder in folders:
             replicate = int(folder.parent.name.removeprefix("replicate-"))
@@ -231,23 +238,19 @@ def trial_configs(trainer: str, storage: Path, numbers: Container[int]) -> dict[
     """Number -> config of each of these trials, as it was begun, from the study's journal."""
     model = spec.trainer_module(trainer).Config
     configs: dict[int, dict[str, Any]] = {}
-    with (storage / "journal.jsonl").open() as lines:
-        for line in lines:
-            if '"op":"trial"' not in line or not line.endswith("\n"):
-                continue
-            entry = json.loads(line)
-            if entry["trial"] not in numbers:
-                continue
-            tree: dict[str, Any] = {}
-            for key, value in entry["params"].items():
-                *sections, leaf = key.split(".")
-                node = tree
-                for section in sections:
-                    node = node.setdefault(section, {})
-                node[leaf] = value
-            # The study's seed is written beside the config.
-            tree.pop("seed")
-            configs[entry["trial"]] = overrides.validate(model, tree).model_dump(mode="json", exclude={"cache"})
+    for entry in entries(storage / "journal.jsonl", "trial"):
+        if entry["trial"] not in numbers:
+            continue
+        tree: dict[str, Any] = {}
+        for key, value in entry["params"].items():
+            *sections, leaf = key.split(".")
+            node = tree
+            for section in sections:
+                node = node.setdefault(section, {})
+            node[leaf] = value
+        # The study's seed is written beside the config.
+        tree.pop("seed")
+        configs[entry["trial"]] = overrides.validate(model, tree).model_dump(mode="json", exclude={"cache"})
     return configs
 
 
@@ -255,8 +258,13 @@ def read_result(planned: Planned) -> dict[str, Any] | None:
     """What an earlier launch measured; None where it did not, or measured something else."""
     if not planned.path.exists():
         return None
-    result = json.loads(planned.path.read_text())
-    return result if result["identity"] == planned.measurement.identity else None
+    try:
+        result = json.loads(planned.path.read_bytes())
+        whole = all(key in result for key in ("values", "per_item", "time"))
+        return result if whole and result["identity"] == planned.measurement.identity else None
+    except (ValueError, KeyError, TypeError):
+        # It is measured again.
+        return None
 
 
 def measured(planned: Planned) -> Measured:

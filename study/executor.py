@@ -99,14 +99,21 @@ class Engine:
         )
 
     def open_ledger(self, **arguments: Any) -> Any:
-        """Start the ledger actor on this node with the arguments of `Ledger`, and wait until it is open."""
+        """Start the ledger actor on this node with the arguments of `Ledger`, and wait until it is open.
+
+        Raises what `Ledger` does.
+        """
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        actor = ray.remote(num_cpus=0, max_restarts=0)(Ledger)
+        actor = ray.remote(num_cpus=0, max_restarts=0)(_Ledger)
         self._address = {"name": f"ledger-{self.launch}", "namespace": "study"}
-        self.ledger = actor.options(**self._address, scheduling_strategy=here).remote(**arguments)
-        ray.get(self.ledger.summary.remote())
+        self.ledger = actor.options(**self._address, scheduling_strategy=here).remote()
+        try:
+            ray.get(self.ledger.open.remote(**arguments))
+        except ray.exceptions.RayTaskError as error:
+            # What the ledger itself raises, without the traceback of its process.
+            raise error.cause from error
         return self.ledger
 
     def check_room(self, study: Study) -> None:
@@ -177,6 +184,16 @@ class Engine:
     def remove_temporary(self) -> None:
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+class _Ledger(Ledger):
+    """A ledger that is opened by a call: what an actor raises while it is made arrives as the text of a traceback."""
+
+    def __init__(self) -> None:
+        """Not open yet."""
+
+    def open(self, **arguments: Any) -> None:
+        Ledger.__init__(self, **arguments)
 
 
 class LedgerSearcher(Searcher):

@@ -29,7 +29,7 @@ from study.row import Row
 from study.sampling import control_of
 from study.space import Unsuitable, shown, suggest
 from study.spec import Study
-from study.stored import FINAL, default_url, importances, open_study
+from study.stored import FINAL, Refused, default_url, importances, open_study
 from study.tracking import Tracker
 from trainables.checkpoints import write_text
 from trainables.object_store import below
@@ -70,12 +70,12 @@ class Ledger:
             half_written.unlink()
         try:
             self._study = open_study(url or default_url(storage), name, study, checkpoints)
+            self.journal = Journal(storage / "journal.jsonl")
         except Exception:
             self._lock.release()
             raise
         self.id: str = self._study.user_attrs["id"]
         self._kept = below(checkpoints, self.id) if checkpoints else None
-        self.journal = Journal(storage / "journal.jsonl")
         self._tracker = (
             Tracker(self.journal, storage / "tracking.json", tracking_uri, name, self.id) if tracking_uri else None
         )
@@ -553,7 +553,13 @@ class Ledger:
     def _load_row(self, trial: optuna.trial.FrozenTrial) -> Row:
         stored = trial.user_attrs.get("row")
         # A trial without a row was killed between its creation and its last parameter.
-        return Row(**stored) if stored else Row(trial.number, 0)
+        try:
+            return Row(**stored) if stored else Row(trial.number, 0)
+        except TypeError as error:
+            raise Refused(
+                f"trial {trial.number} in the ledger of {self.name} was recorded by another version ({error}): use "
+                "that one, or begin anew with --fresh"
+            ) from error
 
     def _store(self, row: Row) -> None:
         optuna.Trial(self._study, self._trial_id(row.number)).set_user_attr("row", _finite(asdict(row)))

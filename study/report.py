@@ -36,6 +36,7 @@ from study.words import (
     show,
     value_of,
 )
+from trainables.errors import told
 from trainables.places import typed
 
 FIGURES = ("parameter_curve", "matched_cost", "pareto", "loss_curves")
@@ -55,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         path = write(storage)
     except (ValueError, OSError) as error:
-        print(f"study.report: {error}", file=sys.stderr)
+        print(f"error: {told(error)}", file=sys.stderr)
         return 2
     print(path)
     return 0

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-from study import inputs, moved, provenance, spec, stored
+from study import files, inputs, moved, provenance, spec, stored
 from study.display import Display, final_text
 from study.lock import Held, Lock
 from study.plan import plan
@@ -30,6 +30,7 @@ from study.tracking_uri import SQLITE, absolute_uri, check_uri, masked
 from study.variants import variants
 from trainables import overrides
 from trainables.check import distinct
+from trainables.errors import failure, told
 from trainables.object_store import check_uri as check_store
 from trainables.object_store import fetched
 from trainables.places import typed
@@ -41,6 +42,8 @@ PATIENCE_S = 10.0
 """The check of the inputs says what it is doing when it takes longer."""
 SAME_SIGNAL_S = 0.3
 """A second signal counts from here on."""
+BEGUN = ("ledger.db", "journal.jsonl", "summary.json")
+"""Any of them shows that a study was begun in a folder."""
 MLFLOW_WAIT_S = 60.0
 """How long the end of a study waits for the tracking store; what is left is sent by the next launch."""
 
@@ -91,13 +94,13 @@ def main(arguments: list[str] | None = None) -> int:
             print(_listing(), flush=True)
             return FINISHED
         return run(options)
-    except (ValueError, Held) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return WRONG
     except BrokenPipeError:
         # The reader of a list or a plan has seen enough; Python would complain when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FINISHED
+    except (ValueError, Held, OSError) as error:
+        print(f"error: {told(error)}", file=sys.stderr)
+        return WRONG
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -127,6 +130,8 @@ def run(options: argparse.Namespace) -> int:
         print(shown, flush=True)
         return FINISHED
     _check_writable(storage)
+    if not options.fresh:
+        files.check(storage)
     if outlook.states and not (storage / "journal.jsonl").exists():
         raise ValueError(
             f"--storage {storage}: the ledger has trials of {name} whose journal is not there; name the folder that "
@@ -135,8 +140,8 @@ def run(options: argparse.Namespace) -> int:
     check_uri(tracking_uri)
     retries = options.retry_failed and outlook.states.get("failed", 0)
     if begun is not None and outlook.idle and not retries and not before.moves:
-        summary = json.loads((storage / "summary.json").read_text())
-        if summary["status"] == "finished" and not summary["mlflow"].get("pending"):
+        summary = _whole_summary(storage)
+        if summary and summary["status"] == "finished" and not summary["mlflow"].get("pending"):
             print(final_text(summary, storage / "report.html"), file=sys.stderr if options.json else sys.stdout)
             _print_json(options, summary)
             return FINISHED
@@ -144,7 +149,7 @@ def run(options: argparse.Namespace) -> int:
         check_store(options.checkpoints, probe=True)
     lock = Lock(storage / "lock")
     try:
-        if (options.fresh or fruitless) and (storage / "summary.json").exists():
+        if (options.fresh or fruitless) and any(os.path.lexists(storage / name) for name in BEGUN):
             lock = _set_aside(storage, lock)
         if fruitless:
             stored.forget(url, name)
@@ -261,6 +266,8 @@ class Session:
         self.signals, self.told = 0, False
         self.signalled, self.signalled_at = "", -math.inf
         self.engine: Any = None
+        self.begun = False
+        """Whether the ledger is open: from then on nothing is the request's fault."""
         self.failure: BaseException | None = None
 
     def run(self) -> int:
@@ -291,19 +298,13 @@ class Session:
                 raise
             self.before.check(self.name, self.study, space, found["facts"], contents)
             return self._conduct(self.engine, found, contents, display, out)
-        except ValueError as error:
-            display.close(None)
-            print(f"error: {error}", file=err, flush=True)
-            return WRONG
         except Exception as error:
-            traceback.print_exc()
             display.close(None)
-            print(
-                f"error: the study failed: {type(error).__name__}: {error}\nlogs: {self.storage / 'logs'}\n"
-                "The same command carries on.",
-                file=err,
-                flush=True,
-            )
+            if isinstance(error, (ValueError, Held)) and not self.begun:
+                print(f"error: {told(error)}", file=err, flush=True)
+                return WRONG
+            traceback.print_exc()
+            print(f"error: the study failed: {failure(error, self.storage / 'logs')}", file=err, flush=True)
             return FAILED
         finally:
             check.stop()
@@ -319,6 +320,7 @@ class Session:
             url=self.url, tracking_uri=self.tracking_uri, tags=provenance.tags() | {"command": provenance.command()},
             retry_failed=self.options.retry_failed, checkpoints=self.options.checkpoints, moves=self.before.moves,
         )  # fmt: skip
+        self.begun = True
         for note in found["notes"]:
             display.message(note)
         ray.get(actor.prepared.remote(found["facts"], found["baselines"], contents))
@@ -368,8 +370,12 @@ class Session:
         """Write the report; what goes on the parent run: report, plots, summary and the best model."""
         from study import report
 
-        written = report.write(self.storage)
-        found = [(str(path), "report") for path in (written, *sorted(self.storage.glob("*.png")))]
+        found = []
+        try:
+            written = report.write(self.storage)
+            found += [(str(path), "report") for path in (written, *sorted(self.storage.glob("*.png")))]
+        except (ValueError, OSError) as error:
+            display.message(f"the report is not written: {told(error)}")
         summary = json.loads((self.storage / "summary.json").read_text())
         for number in summary["best"][:1]:
             checkpoint = summary["trials"][number]["checkpoint"]
@@ -429,9 +435,19 @@ def keep_screen(log: Path) -> tuple[TextIO, TextIO]:
     return out, err
 
 
+def _whole_summary(storage: Path) -> dict[str, Any] | None:
+    """The summary, or None where a launch has to write it again."""
+    try:
+        summary = files.read_summary(storage / "summary.json")
+    except ValueError:
+        return None
+    return summary if isinstance(summary.get("mlflow"), dict) else None
+
+
 def _set_aside(storage: Path, lock: Lock) -> Lock:
     """Move a study's folder beside itself, and take the lock of the new one."""
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime((storage / "summary.json").stat().st_mtime))
+    newest = max(os.lstat(storage / name).st_mtime for name in BEGUN if os.path.lexists(storage / name))
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(newest))
     lock.release()
     storage.rename(storage.with_name(f"{storage.name}.{stamp}"))
     return Lock(storage / "lock")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 import time
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from study import job, package, run
+from trainables.errors import told
 
 if TYPE_CHECKING:
     from ray.job_submission import JobDetails
@@ -60,8 +62,8 @@ def main(arguments: list[str] | None = None) -> int:
             if submission_id is not None:
                 return act(connect(options), submission_id, options)
         return submit(options)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (ValueError, OSError) as error:
+        print(f"error: {told(error)}", file=sys.stderr)
         return run.WRONG
     except KeyboardInterrupt:
         return run.INTERRUPTED
@@ -91,8 +93,7 @@ def connect(options: argparse.Namespace) -> Jobs:
     """The job server at `--address`; raises ValueError with one sentence where there is none for us."""
     if options.address is None:
         raise ValueError("--address is missing: http(s)://HEAD:8265, the dashboard of the cluster")
-    parts = urlsplit(options.address)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not _is_dashboard(options.address):
         raise ValueError(f"--address {options.address}: give the dashboard of the cluster, http(s)://HEAD:8265")
     # Ray would prefer these to the address that was asked for.
     for name in ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"):
@@ -102,10 +103,21 @@ def connect(options: argparse.Namespace) -> Jobs:
     return job_server.Jobs(options.address, _pairs(options.header), job_server.verified(options.verify))
 
 
+def _is_dashboard(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def _pairs(headers: list[str]) -> dict[str, str]:
     for header in headers:
-        if not header.partition("=")[1] or header.startswith("="):
-            raise ValueError(f"--header takes KEY=VALUE, not '{header.partition('=')[0]}'")
+        name, equals, value = header.partition("=")
+        if not equals or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+            raise ValueError(f"--header takes KEY=VALUE with the name of an HTTP header, not '{name}'")
+        if not value.isprintable() or not value.isascii():
+            raise ValueError(f"--header {name}: its value has characters that HTTP does not allow")
     return {key: value for key, _, value in (header.partition("=") for header in headers)}
 
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+
+MENDED = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE}
+"""What the system refuses until somebody does something about it."""
+PASSING = ("ray", "sqlalchemy")
+"""Libraries whose errors are those of processes and servers, which come back."""
 
 
 def told(error: BaseException) -> str:
@@ -21,6 +27,21 @@ def told(error: BaseException) -> str:
             return reason
         return f"{_short(str(error.filename))}: {reason}{_owner(error)}"
     return " ".join(str(error).split())[:500] or type(error).__name__
+
+
+def failure(error: BaseException, details: Path | None = None) -> str:
+    """Why something that had begun could not go on, and what helps: the same command only where it does.
+
+    >>> failure(OSError(28, "No space left on device", "/data/journal.jsonl"))
+    '/data/journal.jsonl: no space left on device; when that is mended, the same command carries on'
+    """
+    cause = getattr(error, "cause", None) or error
+    where = f"; {details} holds the details" if details else ""
+    if isinstance(cause, OSError) and cause.errno in MENDED:
+        return f"{told(cause)}; when that is mended, the same command carries on{where}"
+    if isinstance(cause, OSError) or type(cause).__module__.partition(".")[0] in PASSING:
+        return f"{told(cause)}; the same command carries on{where}"
+    return f"{type(cause).__name__}: {told(cause)}; what has ended is kept{where}"
 
 
 def _short(name: str, most: int = 300) -> str:

@@ -293,7 +293,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "cannot be read as a study's summary"),
+        ("{", "is not a study's summary"),
         ('{"study": "x", "status": "finished"}', "it lacks objectives, trials"),
     ],
 )
