@@ -28,6 +28,7 @@ from study.run import FAILED, FINISHED, INTERRUPTED, WRONG, keep_screen
 from study.suites import SUITES, Dataset, Suite, resolve
 from study.tracking_uri import absolute_uri, check_uri, masked
 from trainables import overrides
+from trainables.arguments import parsed
 from trainables.checkpoints import write_text
 from trainables.data.corpora import open_corpus
 from trainables.errors import failure, told
@@ -72,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
+    options = parsed(parser(), arguments)
     screen = Screen()
     try:
         return run(options, screen)

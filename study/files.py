@@ -18,6 +18,7 @@ VIEWS = ("summary.json", "tracking.json", "report.html", "trials/*/replicate-*/r
 """Files that are written anew as a whole, whatever they were."""
 NEEDED = ("study", "status", "objectives", "trials", "worker_seconds", "parameter")
 AGAIN = "the command that ran the study writes it again from the ledger"
+SQLITE_HEADER = b"SQLite format 3\x00"
 FOLDERS = (".", "logs", "cache", "trials", "trials/*", "trials/*/replicate-*")
 
 
@@ -51,7 +52,11 @@ def check_sqlite(path: Path, *, thoroughly: bool = True) -> set[str]:
     if not path.is_file():
         raise ValueError(f"it is {_kind(path)}, not a file")
     try:
-        path.open("r+b").close()
+        with path.open("r+b") as file:
+            header = file.read(len(SQLITE_HEADER))
+        if header not in (b"", SQLITE_HEADER):
+            # A few bytes of something else would be an empty database to SQLite, and overwritten.
+            raise ValueError("it is no SQLite database")
         with closing(sqlite3.connect(path, timeout=5)) as database:
             tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             found = database.execute("PRAGMA quick_check(1)").fetchone()[0] if thoroughly else "ok"
@@ -60,7 +65,7 @@ def check_sqlite(path: Path, *, thoroughly: bool = True) -> set[str]:
     except sqlite3.OperationalError as error:
         raise ValueError(f"it cannot be used now ({error}): something else has it open, or its disk fails") from error
     except sqlite3.DatabaseError as error:
-        raise ValueError(f"it is damaged, or no SQLite database ({error})") from error
+        raise ValueError(f"it is damaged ({error})") from error
     if found != "ok":
         raise ValueError(f"it is damaged ({' '.join(found.split())})")
     return tables

@@ -36,6 +36,7 @@ from study.words import (
     show,
     value_of,
 )
+from trainables.arguments import parsed
 from trainables.errors import told
 from trainables.places import typed
 
@@ -51,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m study.report", description="Write the report of a study.")
     parser.add_argument("name", metavar="NAME", help="the study's name, or the .py file it was run from")
     parser.add_argument("--storage", type=typed, metavar="DIR", help="the study's folder (default: studies/NAME)")
-    options = parser.parse_args(arguments)
+    options = parsed(parser, arguments)
     storage = options.storage or Path("studies") / Path(options.name).stem
     try:
         path = write(storage)

@@ -29,6 +29,7 @@ from study.space import explore
 from study.tracking_uri import SQLITE, absolute_uri, check_uri, masked
 from study.variants import variants
 from trainables import overrides
+from trainables.arguments import parsed
 from trainables.check import distinct
 from trainables.errors import failure, told
 from trainables.object_store import check_uri as check_store
@@ -88,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
+    options = parsed(parser(), arguments)
     try:
         if options.list:
             print(_listing(), flush=True)
@@ -195,7 +196,11 @@ def requested(options: argparse.Namespace, elsewhere: bool = False) -> tuple[str
     if options.name is None:
         raise ValueError(f"which study? There are: {', '.join(spec.available())} (or give the path of a .py file)")
     name, path = spec.find(options.name)
+    if options.fresh and options.retry_failed:
+        raise ValueError("--retry-failed with --fresh: a study that begins anew has no failed trials; leave one out")
     settings = overrides.parse(options.set)
+    if "cache" in settings:
+        raise ValueError("--set cache: a study keeps its cache in its own folder; name that one with --storage")
     profile, study = spec.load(path, options.profile, settings, _changes(options))
     if elsewhere:
         inputs.check_elsewhere(study, explore(study), settings)

@@ -216,9 +216,10 @@ def profiles(path: Path) -> Mapping[str, Study]:
     """The `STUDY` mapping of a study file."""
     try:
         found = runpy.run_path(str(path)).get("STUDY")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"study file {path} raises {type(error).__name__}: {_one_line(error)}") from error
-    if not isinstance(found, Mapping) or not found or not all(isinstance(s, Study) for s in found.values()):
+    named = isinstance(found, Mapping) and all(isinstance(n, str) and isinstance(s, Study) for n, s in found.items())
+    if not found or not named:
         raise ValueError(f"study file {path} must define STUDY, a mapping from profile name to study.spec.Study")
     return found
 
@@ -229,7 +230,7 @@ def load(path: Path, profile: str | None, settings: Mapping[str, Any], changes: 
     The default profile is `embedded`, or the only one. Raises ValueError with one sentence.
     """
     found = profiles(path)
-    name = profile or ("embedded" if "embedded" in found else next(iter(found)))
+    name = profile if profile is not None else ("embedded" if "embedded" in found else next(iter(found)))
     if name not in found:
         near = difflib.get_close_matches(name, found, n=1)
         hint = f"did you mean '{near[0]}'? " if near else ""
@@ -245,5 +246,5 @@ def load(path: Path, profile: str | None, settings: Mapping[str, Any], changes: 
     return name, overrides.validate(Study, tree)
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:500]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from study import job, package, run
+from trainables.arguments import parsed
 from trainables.errors import told
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
+    options = parsed(parser(), arguments)
     try:
         if options.list:
             return run.main(["--list"])

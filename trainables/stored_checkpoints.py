@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainables.checkpoints import KEEP, Checkpoints, StaleAttempt, problem_of, read
+from trainables.checkpoints import KEEP, Checkpoints, StaleAttempt, problem_of, read, whole_result
 from trainables.object_store import ObjectStore
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class StoredCheckpoints(Checkpoints):
 
     def result(self) -> dict[str, Any] | None:
         content = self.store.read("result.json")
-        return None if content is None else json.loads(content)
+        return None if content is None else whole_result(content, self.store.uri)
 
     def _send(self, place: Path, name: str, last: str) -> None:
         self.store.upload(place, name, last, self._check_attempt)
