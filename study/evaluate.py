@@ -227,7 +227,8 @@ def exported(storage: Path, trial: dict[str, Any], cache: Path) -> list[Path]:
     """Folders `replicate-R/model` of a trial; where an object store has them, copies that all workers see."""
     place = trial["checkpoint"] or ""
     if "://" not in place:
-        return sorted((storage / "trials" / f"{trial['number']:04d}").glob("replicate-*/model"))
+        found = (storage / "trials" / f"{trial['number']:04d}").glob("replicate-*/model")
+        return sorted(path for path in found if path.is_dir())
     uri, mark, settings = place.partition("?")
     of_trial = uri.rpartition("/replicate-")[0] + mark + settings
     copies = cache / "models" / digest(of_trial)[:16]

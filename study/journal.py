@@ -169,16 +169,16 @@ def entries(path: Path, op: str) -> Iterator[dict[str, Any]]:
     """
     if not path.exists():
         return
-    mark = f'"op": "{op}"', f'"op":"{op}"'
     with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, start=1):
-            if not line.endswith("\n") or not any(text in line for text in mark):
-                continue
+            if not line.endswith("\n"):
+                return
             try:
                 entry = _decode(json.loads(line))
+                wanted = entry["op"] == op
             except (KeyError, TypeError, ValueError, AttributeError):
                 raise Damaged(f"{path}, line {number}: no entry of a study's journal; the file is damaged") from None
-            if entry.get("op") == op:
+            if wanted:
                 yield entry
 
 

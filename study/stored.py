@@ -86,7 +86,7 @@ def _storage(url: str) -> RDBStorage:
     """Optuna's storage; a connection that a server or a firewall has ended meanwhile is opened again."""
     file = sqlite_file(url)
     tables = check_sqlite(file) if file is not None else set()
-    if tables and "version_info" not in tables:
+    if tables and not tables & {"studies", "version_info"}:
         raise ValueError(f"it is a database of something else, with the tables {', '.join(sorted(tables)[:3])}, ...")
     return RDBStorage(with_driver(url), engine_kwargs={"pool_pre_ping": True})
 
