@@ -26,7 +26,7 @@ def told(error: BaseException) -> str:
         if error.filename is None:
             return reason
         return f"{_short(str(error.filename))}: {reason}{_owner(error)}"
-    return " ".join(str(error).split())[:500] or type(error).__name__
+    return " ".join(str(error).split())[:2000] or type(error).__name__
 
 
 def failure(error: BaseException, details: Path | None = None) -> str:
