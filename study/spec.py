@@ -5,11 +5,21 @@ from __future__ import annotations
 import difflib
 import importlib
 import runpy
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt, SerializeAsAny, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    SerializeAsAny,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from study.values import plain
 from trainables import overrides
@@ -216,8 +226,11 @@ def profiles(path: Path) -> Mapping[str, Study]:
     """The `STUDY` mapping of a study file."""
     try:
         found = runpy.run_path(str(path)).get("STUDY")
+    except ValidationError as error:
+        raise ValueError(f"study file {path}{_line(error, path)}: {overrides.sentences(error)}") from None
     except (Exception, SystemExit) as error:
-        raise ValueError(f"study file {path} raises {type(error).__name__}: {_one_line(error)}") from error
+        where = f"study file {path}{_line(error, path)}"
+        raise ValueError(f"{where} raises {type(error).__name__}: {_one_line(error)}") from error
     named = isinstance(found, Mapping) and all(isinstance(n, str) and isinstance(s, Study) for n, s in found.items())
     if not found or not named:
         raise ValueError(f"study file {path} must define STUDY, a mapping from profile name to study.spec.Study")
@@ -244,6 +257,13 @@ def load(path: Path, profile: str | None, settings: Mapping[str, Any], changes: 
         else:
             tree[section] = value
     return name, overrides.validate(Study, tree)
+
+
+def _line(error: BaseException, path: Path) -> str:
+    """Where in the file it was raised, as far as that is known."""
+    frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    number = error.lineno if isinstance(error, SyntaxError) else frames[-1] if frames else None
+    return f", line {number}" if number else ""
 
 
 def _one_line(error: BaseException) -> str:

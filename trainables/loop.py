@@ -279,10 +279,10 @@ class _Run:
             return
         try:
             self._take(step, *self.checkpoints.load(step))
-        except (KeyError, RuntimeError) as error:
+        except KeyError as error:
             raise ValueError(
                 f"the checkpoint of step {step} in {self.context.folder} is of another model or version "
-                f"({told(error)}); use that one, or remove the folder to train from the start"
+                f"(it lacks {told(error)}); use that one, or remove the folder to train from the start"
             ) from error
 
     def _take(self, step: int, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:
