@@ -476,7 +476,9 @@ class Ledger:
             "wall_seconds": round(self._account.elapsed(), 3),
             "baselines": self._baselines,
             "dataset": self._facts,
-            "mlflow": {key: tracking.get(key) for key in ("tracking_uri", "experiment", "parent_run_id", "pending")},
+            "mlflow": {
+                key: tracking.get(key) for key in ("tracking_uri", "experiment", "parent_run_id", "pending", "error")
+            },
             "updated": datetime.now(UTC).isoformat(timespec="seconds"),
         }
 

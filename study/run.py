@@ -340,10 +340,12 @@ class Session:
             raise self.failure
         ray.get(actor.conclude.remote())
         artifacts = self._artifacts(display)
-        if not ray.get(actor.close.remote(artifacts, MLFLOW_WAIT_S)):
-            place = masked(self.tracking_uri)
-            display.message(f"{place} does not have everything yet; the same command sends the rest")
+        complete = ray.get(actor.close.remote(artifacts, MLFLOW_WAIT_S))
         summary = json.loads((self.storage / "summary.json").read_text())
+        if not complete:
+            place, waits = masked(self.tracking_uri), summary["mlflow"]["error"]
+            when = f" ({waits}); when it takes records again," if waits else ";"
+            display.message(f"{place} does not have everything yet{when} the same command sends the rest")
         display.close(summary, self.storage / "report.html")
         if summary["status"] == "interrupted":
             display.message("interrupted; the same command carries on")
