@@ -179,7 +179,7 @@ COLLECTION = [
     ("corpus.jsonl", "no id", second_line(b'{"id": "d0", "text": "b"}'), ("line 2", "_id")),
     ("qrels/test.tsv", "empty", content(b""), ()),
     ("qrels/test.tsv", "a grade", second_line(b"q0\td0\thigh"), ("line 2", "high")),
-    ("qrels/test.tsv", "a column", second_line(b"q0 d0 1"), ("line 2",)),
+    ("qrels/test.tsv", "a column", second_line(b"q0"), ("line 2",)),
     ("qrels/test.tsv", "noise", content(NOISE), ()),
     ("qrels/test.tsv", "missing", Path.unlink, ()),
     ("qrels/test.tsv", "a folder", folder_instead, ()),

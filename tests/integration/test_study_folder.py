@@ -466,7 +466,7 @@ def session(finished, tmp_path, monkeypatch) -> Iterator[Path]:
         def stop(self) -> None: ...
 
         def result(self) -> dict[str, Any]:
-            return {"facts": {}, "baselines": {}}
+            return {"facts": {}, "baselines": {}, "notes": []}
 
     shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
