@@ -218,7 +218,8 @@ def _load(url: str, name: str) -> optuna.Study | None:
             study = optuna.load_study(study_name=name, storage=storage)
         except KeyError:
             return None
-        study.get_trials(deepcopy=False)
+        # Read here, where what is damaged is told as such.
+        _ = study.user_attrs, study.get_trials(deepcopy=False)
         return study
 
 

@@ -74,7 +74,7 @@ def finished(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
     (folder / "tiny.py").write_text(STUDY)
     ledger = opened(folder)
-    ledger.prepared({"data.train": "nothing"}, {})
+    ledger.prepared({"data.train": "nothing"}, {}, {})
     train(ledger)
     ledger.conclude()
     ledger.close([], 0)
@@ -465,7 +465,7 @@ def session(finished, tmp_path, monkeypatch) -> Iterator[Path]:
         def raise_if_refused(self) -> None: ...
         def stop(self) -> None: ...
 
-        def result(self) -> dict[str, Any]:
+        def result(self, *arguments: object) -> dict[str, Any]:
             return {"facts": {}, "baselines": {}, "notes": []}
 
     shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
