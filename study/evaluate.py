@@ -22,7 +22,8 @@ from typing import Any
 
 from study import home, spec
 from study.comparison import Measured, tabled, write
-from study.findings import read_summary
+from study.files import read_summary
+from study.journal import entries
 from study.lock import Held, Lock
 from study.profiles import existing
 from study.run import FAILED, FINISHED, INTERRUPTED, WRONG, resource_changes, unused
@@ -30,8 +31,10 @@ from study.screen import View, keep_screen, listen
 from study.suites import SUITES, Dataset, Suite, resolve
 from study.tracking_uri import absolute_uri, check_uri, masked
 from trainables import overrides
+from trainables.arguments import parsed
 from trainables.checkpoints import write_text
 from trainables.data.corpora import open_corpus
+from trainables.errors import failure, told
 from trainables.evaluation.measurement import (
     Counting,
     Measurement,
@@ -80,21 +83,22 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
+    options = parsed(parser(), arguments)
     screen = Screen()
     try:
         return run(options, screen)
     except (ValueError, Held) as error:
-        screen.say(f"error: {error}")
+        screen.say(f"error: {told(error)}")
         return WRONG
     except KeyboardInterrupt:
         screen.say("interrupted; the same command carries on")
         return INTERRUPTED
     except Exception as error:
+        if isinstance(error, OSError) and screen.log is None:
+            screen.say(f"error: {told(error)}")
+            return WRONG
         traceback.print_exc()
-        # Of a worker's traceback, the last line.
-        reason = " ".join(str(error).strip().splitlines()[-1:])[:500]
-        screen.say(f"error: the evaluation failed: {type(error).__name__}: {reason}\nThe same command carries on.")
+        screen.say(f"error: the evaluation failed: {failure(error, screen.log)}")
         return FAILED
 
 
@@ -103,10 +107,12 @@ class Screen:
 
     def __init__(self) -> None:
         self.out, self.err = View(sys.stdout), View(sys.stderr)
+        self.log: Path | None = None
 
     def keep(self, log: Path) -> None:
         """Whatever libraries print goes to `log` from now on."""
         self.out, self.err = keep_screen(log)
+        self.log = log
 
     def say(self, message: str) -> None:
         print(message, file=self.err, flush=True)
@@ -200,7 +206,9 @@ def plan(
     for trial in trials:
         number = trial["number"]
         folders = exported(storage, trial, cache)
-        if not folders or number not in configs:
+        if number not in configs:
+            raise ValueError(f"{storage / 'journal.jsonl'} has no trial {number}: it is not the journal of this study")
+        if not folders:
             raise ValueError(f"trial {number} of {storage} has no exported model in trials/{number:04d}/replicate-*/")
         for folder in folders:
             replicate = int(folder.parent.name.removeprefix("replicate-"))
@@ -230,7 +238,8 @@ def exported(storage: Path, trial: dict[str, Any], cache: Path) -> list[Path]:
     """Folders `replicate-R/model` of a trial; where an object store has them, copies that all workers see."""
     place = trial["checkpoint"] or ""
     if "://" not in place:
-        return sorted((storage / "trials" / f"{trial['number']:04d}").glob("replicate-*/model"))
+        found = (storage / "trials" / f"{trial['number']:04d}").glob("replicate-*/model")
+        return sorted(path for path in found if path.is_dir())
     uri, mark, settings = place.partition("?")
     of_trial = uri.rpartition("/replicate-")[0] + mark + settings
     copies = cache / "models" / digest(of_trial)[:16]
@@ -242,23 +251,19 @@ def trial_configs(trainer: str, storage: Path, numbers: Container[int]) -> dict[
     """Number -> config of each of these trials, as it was begun, from the study's journal."""
     model = spec.trainer_module(trainer).Config
     configs: dict[int, dict[str, Any]] = {}
-    with (storage / "journal.jsonl").open() as lines:
-        for line in lines:
-            if '"op":"trial"' not in line or not line.endswith("\n"):
-                continue
-            entry = json.loads(line)
-            if entry["trial"] not in numbers:
-                continue
-            tree: dict[str, Any] = {}
-            for key, value in entry["params"].items():
-                *sections, leaf = key.split(".")
-                node = tree
-                for section in sections:
-                    node = node.setdefault(section, {})
-                node[leaf] = value
-            # The study's seed is written beside the config.
-            tree.pop("seed")
-            configs[entry["trial"]] = overrides.validate(model, tree).model_dump(mode="json", exclude={"cache"})
+    for entry in entries(storage / "journal.jsonl", "trial"):
+        if entry["trial"] not in numbers:
+            continue
+        tree: dict[str, Any] = {}
+        for key, value in entry["params"].items():
+            *sections, leaf = key.split(".")
+            node = tree
+            for section in sections:
+                node = node.setdefault(section, {})
+            node[leaf] = value
+        # The study's seed is written beside the config.
+        tree.pop("seed")
+        configs[entry["trial"]] = overrides.validate(model, tree).model_dump(mode="json", exclude={"cache"})
     return configs
 
 
@@ -266,8 +271,13 @@ def read_result(planned: Planned) -> dict[str, Any] | None:
     """What an earlier launch measured; None where it did not, or measured something else."""
     if not planned.path.exists():
         return None
-    result = json.loads(planned.path.read_text())
-    return result if result["identity"] == planned.measurement.identity else None
+    try:
+        result = json.loads(planned.path.read_bytes())
+        whole = all(key in result for key in ("values", "per_item", "time"))
+        return result if whole and result["identity"] == planned.measurement.identity else None
+    except (ValueError, KeyError, TypeError):
+        # It is measured again.
+        return None
 
 
 def measured(planned: Planned) -> Measured:

@@ -27,12 +27,10 @@ from ray.tune.search import Searcher
 from study import trial
 from study.lease import Holder
 from study.ledger import Ledger
-from study.lock import Held
 from study.nodes import per_worker, room
 from study.processes import descendants, kill
 from study.screen import children_without_hang_up
 from study.spec import Resources, Study
-from study.stored import Refused
 
 log = logging.getLogger(__name__)
 
@@ -120,18 +118,19 @@ class Engine:
     def open_ledger(self, **arguments: Any) -> Any:
         """Start the ledger actor on this node with the arguments of `Ledger`, and wait until it is open.
 
-        Raises ValueError with its refusal.
+        Raises what `Ledger` does.
         """
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         actor = ray.remote(num_cpus=0, max_restarts=0)(LedgerActor)
         self._address = {"name": f"ledger-{self.launch}", "namespace": "study"}
-        head = Holder.this(self.storage)
-        self.ledger = actor.options(**self._address, scheduling_strategy=here).remote(**arguments, head=head)
-        refusal = ray.get(self.ledger.refused.remote())
-        if refusal is not None:
-            raise ValueError(refusal)
+        self.ledger = actor.options(**self._address, scheduling_strategy=here).remote()
+        try:
+            ray.get(self.ledger.open.remote(**arguments, head=Holder.this(self.storage)))
+        except ray.exceptions.RayTaskError as error:
+            # What the ledger itself raises, without the traceback of its process.
+            raise error.cause from error
         return self.ledger
 
     def check_room(self, study: Study) -> None:
@@ -207,17 +206,13 @@ class Engine:
 
 
 class LedgerActor(Ledger):
-    """A ledger that says why it did not open: of an actor whose creation fails, Ray tells only that it died."""
+    """A ledger that is opened by a call: what an actor raises while it is made arrives as the text of a traceback."""
 
-    def __init__(self, **arguments: Any) -> None:
-        self._refusal: str | None = None
-        try:
-            super().__init__(**arguments)
-        except (Refused, Held) as error:
-            self._refusal = str(error)
+    def __init__(self) -> None:
+        """Not open yet."""
 
-    def refused(self) -> str | None:
-        return self._refusal
+    def open(self, **arguments: Any) -> None:
+        Ledger.__init__(self, **arguments)
 
 
 class LedgerSearcher(Searcher):

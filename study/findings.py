@@ -8,16 +8,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
+from pydantic import TypeAdapter
+
+from study.files import read_summary
+from study.journal import entries
 from study.paired import contrasts
 from study.significance import LEVEL, Mean, holm, over_items
-from study.words import Trial, at, best_trial, enumerate_words, number, objective, reported, value_of
+from study.words import Trial, at, best_trial, number, objective, reported, value_of
+from trainables.errors import told
 
 COST = "flops"
 """The recorded metric that effectiveness is paid for with, where a recipe reports it."""
-NEEDED = ("study", "status", "objectives", "trials", "worker_seconds", "parameter")
-
+PER_ITEM = TypeAdapter(dict[str, dict[str, dict[str, float]]])
 
 Kind = Literal["trial", "control", "untrained"]
 
@@ -128,8 +132,7 @@ class Findings:
         key = trial, replicate
         if key not in self._replicate_items:
             path = self.storage / "trials" / f"{trial:04d}" / f"replicate-{replicate}" / "result.json"
-            result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-            self._replicate_items[key] = result.get("per_item") or {}
+            self._replicate_items[key] = _per_item(path) if path.exists() else {}
         return self._replicate_items[key]
 
     def paid(self, trial: Trial) -> list[tuple[float, float, int]]:
@@ -201,41 +204,20 @@ class Findings:
         ]
 
 
-def read_summary(path: Path) -> dict[str, Any]:
-    """The content of `summary.json`; ValueError where it is missing or is not one."""
-    try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{path} does not exist: no study was run in this folder; --storage names another") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} cannot be read as a study's summary: {error}") from None
-    missing = [key for key in NEEDED if not isinstance(summary, dict) or key not in summary]
-    if missing:
-        raise ValueError(f"{path} is not a study's summary: it lacks {enumerate_words(missing)}")
-    return summary
-
-
 def _curves(path: Path, metric: str, signals: Iterable[str]) -> dict[int, Curve]:
     """First replicates only. The journal may be growing while it is read: half a last line is left out."""
     curves: dict[int, Curve] = {}
-    if not path.exists():
-        return curves
-    with path.open(encoding="utf-8") as lines:
-        for line in lines:
-            if not line.endswith("\n") or '"metrics"' not in line:
-                continue
-            entry = json.loads(line)
-            if entry.get("op") != "metrics" or entry["replicate"] != 0:
-                continue
-            curve = curves.setdefault(entry["trial"], Curve())
-            for record in entry["records"]:
-                # Non-finite metrics are strings in the journal; float() reads them back.
-                metrics = {name: float(value) for name, value in record["metrics"].items()}
-                for name in signals:
-                    if f"train.{name}" in metrics:
-                        curve.signals.setdefault(name, []).append((record["step"], metrics[f"train.{name}"]))
-                if metric in metrics:
-                    curve.evaluations.append((record["step"], metrics))
+    for entry in entries(path, "metrics"):
+        if entry["replicate"] != 0:
+            continue
+        curve = curves.setdefault(entry["trial"], Curve())
+        for record in entry["records"]:
+            metrics = record["metrics"]
+            for name in signals:
+                if f"train.{name}" in metrics:
+                    curve.signals.setdefault(name, []).append((record["step"], metrics[f"train.{name}"]))
+            if metric in metrics:
+                curve.evaluations.append((record["step"], metrics))
     return curves
 
 
@@ -243,11 +225,23 @@ def _items(storage: Path, trial: int, split: str, metric: str) -> list[dict[str,
     """Query -> value, for each replicate that has a result."""
     found: list[dict[str, float]] = []
     for path in sorted((storage / "trials" / f"{trial:04d}").glob("replicate-*/result.json")):
-        result = json.loads(path.read_text(encoding="utf-8"))
-        items = (result.get("per_item") or {}).get(split, {}).get(metric)
+        items = _per_item(path).get(split, {}).get(metric)
         if items:
             found.append(items)
     return found
+
+
+def _per_item(path: Path) -> dict[str, dict[str, dict[str, float]]]:
+    """Split -> metric -> query or pair id -> value of a `result.json`; ValueError where it is not one."""
+    try:
+        return PER_ITEM.validate_python(json.loads(path.read_bytes()).get("per_item") or {})
+    except OSError as error:
+        raise ValueError(f"the result of a replicate cannot be read: {told(error)}") from error
+    except (ValueError, AttributeError):
+        raise ValueError(
+            f"{path} is not the result of a replicate: it is damaged; put a copy of it back, or remove it to have a "
+            "report without its values per query or pair"
+        ) from None
 
 
 def _round_levels(values: list[float], most: int = 7) -> list[float]:

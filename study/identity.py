@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -48,10 +49,10 @@ class Launch:
         return {LAUNCH: self.token, HOST: self.host, FOLDER: self.folder}
 
 
-def begun(storage: Path) -> bool:
-    """Whether a study has left anything in the folder that a new one would take for its own."""
-    traces = (FILE, "journal.jsonl", "summary.json", "ledger.db", "trials")
-    return any((storage / name).exists() for name in traces)
+def traces(storage: Path) -> list[Path]:
+    """What a study has left in the folder that a new one would take for its own."""
+    names = (FILE, "journal.jsonl", "summary.json", "ledger.db", "trials")
+    return [storage / name for name in names if os.path.lexists(storage / name)]
 
 
 def check(storage: Path, study_id: str | None, name: str, ledger: str) -> None:

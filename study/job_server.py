@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +15,8 @@ import requests
 from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobDetails, JobSubmissionClient
+
+from trainables.errors import told
 
 CONNECT_S, ANSWER_S, UPLOAD_S = 10.0, 30.0, 300.0
 """How long a connection, an answer and the answer to an upload may take."""
@@ -164,6 +168,11 @@ def verified(text: str | None) -> bool | str:
         return text is None
     if not Path(text).exists():
         raise ValueError(f"--verify {text}: no such file or folder; name certificates to trust, or 'no'")
+    try:
+        folder = Path(text).is_dir()
+        ssl.create_default_context(cafile=None if folder else text, capath=text if folder else None)
+    except OSError as error:
+        raise ValueError(f"--verify {text}: no certificates there ({told(error)}); name others, or 'no'") from error
     return text
 
 
@@ -172,4 +181,5 @@ def _reason(error: Exception) -> str:
     found: BaseException = error
     while found.args and isinstance(found.args[0], BaseException):
         found = found.args[0]
-    return str(getattr(found, "reason", None) or found).rpartition(": ")[2]
+    words = str(getattr(found, "reason", None) or found).rpartition(": ")[2]
+    return re.sub(r"^\[Errno -?\d+\] ", "", words)

@@ -28,8 +28,15 @@ from pathlib import Path
 from typing import Any
 
 
+class Damaged(ValueError):
+    """What is in the file is not what the ledger has put there."""
+
+
 class Journal:
-    """Append-only JSON lines with the high-water mark of each replicate. One process writes."""
+    """Append-only JSON lines with the high-water mark of each replicate. One process writes.
+
+    Raises `Damaged` where the file holds anything else.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,8 +45,13 @@ class Journal:
         self._ended: set[tuple[int | None, int | None]] = set()
         path.parent.mkdir(parents=True, exist_ok=True)
         self._end = self._drop_partial_line()
-        for _, entry in self.read():
-            self._note(entry)
+        offset = 0
+        for end, entry in self.read():
+            try:
+                self._note(entry)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise self._damaged(offset) from error
+            offset = end
         self._file = path.open("ab", buffering=0)
 
     def high_water(self, trial: int, replicate: int) -> int:
@@ -87,8 +99,12 @@ class Journal:
             file.seek(offset)
             while offset < self._end:
                 line = file.readline()
+                try:
+                    entry = _decode(json.loads(line))
+                except (KeyError, TypeError, ValueError, AttributeError) as error:
+                    raise self._damaged(offset) from error
                 offset += len(line)
-                yield offset, _decode(json.loads(line))
+                yield offset, entry
 
     def pending(self, offset: int) -> int:
         """How many entries there are from byte `offset` on."""
@@ -98,8 +114,23 @@ class Journal:
             file.seek(offset)
             return file.read(self._end - offset).count(b"\n")
 
+    def begins_at(self, offset: int) -> bool:
+        """Whether an entry begins at this byte, or the next one will."""
+        if not 0 < offset <= self._end:
+            return offset == 0
+        with self.path.open("rb") as file:
+            file.seek(offset - 1)
+            return file.read(1) == b"\n"
+
     def close(self) -> None:
         self._file.close()
+
+    def _damaged(self, offset: int) -> Damaged:
+        line = self.path.read_bytes()[:offset].count(b"\n") + 1
+        return Damaged(
+            f"{self.path}, line {line}: no entry of a study's journal; the file is damaged or another one: put a copy "
+            "of it back, or begin anew with --fresh"
+        )
 
     def _note(self, entry: dict[str, Any]) -> None:
         match entry["op"]:
@@ -119,12 +150,37 @@ class Journal:
         with self.path.open("r+b") as file:
             data = file.read()
             end = data.rfind(b"\n") + 1
-            if end != len(data):
+            partial = data[end:]
+            if not partial.startswith(_BEGIN[: len(partial)]):
+                raise self._damaged(end)
+            if partial:
                 file.truncate(end)
         return end
 
 
+_BEGIN = b'{"op":'
+"""How every line begins."""
 _NAMES = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def entries(path: Path, op: str) -> Iterator[dict[str, Any]]:
+    """The entries of one kind in a journal that may be growing, half a last line left out; none without a file.
+
+    Raises ValueError with file and line where one cannot be read.
+    """
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.endswith("\n"):
+                return
+            try:
+                entry = _decode(json.loads(line))
+                wanted = entry["op"] == op
+            except (KeyError, TypeError, ValueError, AttributeError):
+                raise Damaged(f"{path}, line {number}: no entry of a study's journal; the file is damaged") from None
+            if wanted:
+                yield entry
 
 
 def _encode(value: Any) -> Any:

@@ -36,7 +36,7 @@ LEASE_S = 50.0
 RENEW_S = 5.0
 LOOK_S = 0.2
 
-_TABLE = Table(
+TABLE = Table(
     "study_lease",
     MetaData(),
     Column("study", String(512), primary_key=True),
@@ -119,19 +119,19 @@ class _Leases:
         if kind not in _CLOCKS:
             raise ValueError(f"--ledger {self.shown}: a ledger cannot be kept there; accepted are {', '.join(_CLOCKS)}")
         self._now = sqlalchemy.literal_column(_CLOCKS[kind], Double)
-        self._mine = _TABLE.c.study == study
+        self._mine = TABLE.c.study == study
 
     def create(self) -> None:
         """Make the table; another head may do so at the same moment."""
         try:
-            _TABLE.create(self.engine, checkfirst=True)
+            TABLE.create(self.engine, checkfirst=True)
         except SQLAlchemyError:
-            if not sqlalchemy.inspect(self.engine).has_table(_TABLE.name):
+            if not sqlalchemy.inspect(self.engine).has_table(TABLE.name):
                 raise
 
     def look(self) -> _Row | None:
         """The study's row; None where there is none yet."""
-        c = _TABLE.c
+        c = TABLE.c
         wanted = sqlalchemy.select(c.epoch, c.holder, c.renewed, self._now - c.renewed, c.expires - self._now)
         with self.engine.connect() as connection:
             found = connection.execute(wanted.where(self._mine)).one_or_none()
@@ -146,24 +146,24 @@ class _Leases:
         if seen is None:
             try:
                 with self.engine.begin() as connection:
-                    connection.execute(sqlalchemy.insert(_TABLE).values(study=self.study, epoch=1, **values))
+                    connection.execute(sqlalchemy.insert(TABLE).values(study=self.study, epoch=1, **values))
             except IntegrityError:
                 return None
             return 1
-        unchanged = (_TABLE.c.epoch == seen.epoch) & (_TABLE.c.renewed == seen.renewed)
+        unchanged = (TABLE.c.epoch == seen.epoch) & (TABLE.c.renewed == seen.renewed)
         return seen.epoch + 1 if self._update(unchanged, epoch=seen.epoch + 1, **values) else None
 
     def renew(self, epoch: int, seconds: float) -> bool:
         """Whether the lease was still that of `epoch`, and now runs for so many seconds more."""
-        return self._update(_TABLE.c.epoch == epoch, renewed=self._now, expires=self._now + seconds)
+        return self._update(TABLE.c.epoch == epoch, renewed=self._now, expires=self._now + seconds)
 
     def release(self, epoch: int) -> None:
-        self._update(_TABLE.c.epoch == epoch, holder="", expires=0.0)
+        self._update(TABLE.c.epoch == epoch, holder="", expires=0.0)
 
     def _update(self, condition: sqlalchemy.ColumnElement[bool], **values: object) -> bool:
         with self.engine.begin() as connection:
             return (
-                connection.execute(sqlalchemy.update(_TABLE).where(self._mine, condition).values(values)).rowcount == 1
+                connection.execute(sqlalchemy.update(TABLE).where(self._mine, condition).values(values)).rowcount == 1
             )
 
 
@@ -171,7 +171,7 @@ def known(url: str, study: str) -> bool:
     """Whether a head has ever held a lease for the study; changes nothing."""
     leases = _Leases(url, study)
     try:
-        return sqlalchemy.inspect(leases.engine).has_table(_TABLE.name) and leases.look() is not None
+        return sqlalchemy.inspect(leases.engine).has_table(TABLE.name) and leases.look() is not None
     finally:
         leases.engine.dispose()
 
@@ -183,7 +183,7 @@ def await_free(url: str, study: str, say: Callable[[str], None] = lambda message
     """
     leases = _Leases(url, study)
     try:
-        if sqlalchemy.inspect(leases.engine).has_table(_TABLE.name):
+        if sqlalchemy.inspect(leases.engine).has_table(TABLE.name):
             _await_free(leases, say)
     finally:
         leases.engine.dispose()

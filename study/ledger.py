@@ -36,7 +36,7 @@ from study.row import Row, front
 from study.sampling import control_of
 from study.space import Unsuitable, shown, suggest
 from study.spec import Study
-from study.stored import FINAL, default_url, importances, open_study
+from study.stored import FINAL, Refused, default_url, importances, open_study
 from study.tracking import Tracker
 from study.tracking_uri import masked
 from trainables.checkpoints import write_text
@@ -89,10 +89,10 @@ class Ledger:
             identity.check_launch(storage, self.id, last, f"the ledger {masked(url)}")
             self._rows = {t.number: self._load_row(t) for t in self._trials()}
             identity.take(storage, self.id, self._rows)
+            self.journal = Journal(storage / "journal.jsonl")
             # From here on they stay until `close`.
             opened.pop_all()
         self._kept = below(checkpoints, self.id) if checkpoints else None
-        self.journal = Journal(storage / "journal.jsonl")
         self._tracker = (
             Tracker(self.journal, storage / "tracking.json", tracking_uri, name, self.id) if tracking_uri else None
         )
@@ -545,7 +545,9 @@ class Ledger:
             "wall_seconds": round(self._account.elapsed(), 3),
             "baselines": self._baselines,
             "dataset": self._facts,
-            "mlflow": {key: tracking.get(key) for key in ("tracking_uri", "experiment", "parent_run_id", "pending")},
+            "mlflow": {
+                key: tracking.get(key) for key in ("tracking_uri", "experiment", "parent_run_id", "pending", "error")
+            },
             "updated": datetime.now(UTC).isoformat(timespec="seconds"),
         }
 
@@ -623,7 +625,13 @@ class Ledger:
     def _load_row(self, trial: optuna.trial.FrozenTrial) -> Row:
         stored = trial.user_attrs.get("row")
         # A trial without a row was killed between its creation and its last parameter.
-        row = Row(**stored) if stored else Row(trial.number, 0)
+        try:
+            row = Row(**stored) if stored else Row(trial.number, 0)
+        except TypeError as error:
+            raise Refused(
+                f"trial {trial.number} in the ledger of {self.name} was recorded by another version ({error}): use "
+                "that one, or begin anew with --fresh"
+            ) from error
         if row.checkpoint:
             row.checkpoint = inside(self.storage, resolved(self.storage, row.checkpoint))
         return row

@@ -9,6 +9,8 @@ import socket
 import time
 from pathlib import Path
 
+from trainables.errors import told
+
 
 class Held(RuntimeError):
     """Another process works on this study."""
@@ -18,9 +20,17 @@ class Lock:
     """An exclusive `flock` on `path`, held until `release` or the end of the process."""
 
     def __init__(self, path: Path, wait_s: float = 0.0) -> None:
-        """Raise `Held`, naming the holder, if the lock is not free within `wait_s` seconds."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a+")
+        """Raise `Held`, naming the holder, if the lock is not free within `wait_s` seconds.
+
+        ValueError where there can be no lock, as with a file of another user.
+        """
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a+")
+        except OSError as error:
+            raise ValueError(
+                f"{path} cannot be locked: {told(error)}; make it yours to read and write, or name a folder you own"
+            ) from error
         deadline = time.monotonic() + wait_s
         while True:
             try:
@@ -30,6 +40,11 @@ class Lock:
                 if time.monotonic() >= deadline:
                     raise Held(self._holder(path)) from None
                 time.sleep(0.1)
+            except OSError as error:
+                self._file.close()
+                raise ValueError(
+                    f"{path} cannot be locked: {told(error)}; name a folder on another file system"
+                ) from error
         self._file.seek(0)
         self._file.truncate()
         started = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -44,6 +59,6 @@ class Lock:
         try:
             holder = json.load(self._file)
             who = f"process {holder['pid']} on {holder['host']} since {holder['since']}"
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, TypeError):
             who = "another process"
         return f"{path.parent} is in use by {who}; wait for it or stop it with Ctrl-C"

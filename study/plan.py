@@ -35,8 +35,9 @@ def plan(
     space = explore(study)
     first = [*study.controls, *study.points][: study.budget.trials]
     each = [overrides.apply(study.config, values).total_steps for values in first]
-    each += [study.config.total_steps] * (study.budget.trials - len(each))
-    steps = sum(each) * study.replicates
+    others = study.budget.trials - len(each)
+    steps = (sum(each) + others * study.config.total_steps) * study.replicates
+    each += [study.config.total_steps] * min(others, 1)
     per_trial = f"{min(each):,}" if len(set(each)) == 1 else f"{min(each):,} to {max(each):,}"
     lines = [
         f"study       {name}, profile {profile}: {study.question}",

@@ -38,6 +38,8 @@ from study.words import (
     show,
     value_of,
 )
+from trainables.arguments import parsed
+from trainables.errors import told
 from trainables.places import typed
 
 FIGURES = ("parameter_curve", "matched_cost", "pareto", "loss_curves")
@@ -55,13 +57,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--storage", type=typed, metavar="DIR", help="the study's folder (default: where study.run keeps the profile)"
     )
-    options = parser.parse_args(arguments)
+    options = parsed(parser, arguments)
     name = options.name
     study = Path(name).stem if name.endswith(".py") else name
     try:
         path = write(existing(study, options.profile, options.storage))
     except (ValueError, OSError) as error:
-        print(f"study.report: {error}", file=View(sys.stderr))
+        print(f"error: {told(error)}", file=View(sys.stderr))
         return 2
     print(path, file=View(sys.stdout))
     return 0

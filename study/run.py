@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from study import cards, home, identity, inputs, lease, moved, profiles, provenance, spec, stored
+from study import cards, files, home, identity, inputs, lease, moved, profiles, provenance, spec, stored
 from study.display import Display, final_text
 from study.lock import Held, Lock
 from study.places import inside, resolved
@@ -32,7 +32,9 @@ from study.tracking_probe import run_tags
 from study.tracking_uri import SQLITE, absolute_uri, check_uri, masked, sqlite_uri
 from study.variants import variants
 from trainables import overrides
+from trainables.arguments import parsed
 from trainables.check import DOING, distinct
+from trainables.errors import failure, told
 from trainables.object_store import check_uri as check_store
 from trainables.object_store import fetched
 from trainables.places import typed
@@ -91,7 +93,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
+    options = parsed(parser(), arguments)
     try:
         if options.list:
             print(_listing(), flush=True)
@@ -101,8 +103,8 @@ def main(arguments: list[str] | None = None) -> int:
         # The reader of a list or a plan has seen enough; Python would complain when it flushes at the end.
         forget(sys.stdout)
         return FINISHED
-    except (ValueError, Held) as error:
-        print(f"error: {error}", file=View(sys.stderr))
+    except (ValueError, Held, OSError) as error:
+        print(f"error: {told(error)}", file=View(sys.stderr))
         return WRONG
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -142,6 +144,8 @@ def run(options: argparse.Namespace) -> int:
         print(shown, flush=True)
         return FINISHED
     _check_writable(storage)
+    if not options.fresh:
+        files.check(storage)
     if outlook.states and not (storage / "journal.jsonl").exists():
         raise ValueError(
             f"--storage {storage}: the ledger has trials of {name} whose journal is not there; name the folder that "
@@ -157,8 +161,9 @@ def run(options: argparse.Namespace) -> int:
         identity.check_launch(storage, study_id, identity.Launch.of(tags or {}), where, lost)
     retries = options.retry_failed and outlook.states.get("failed", 0)
     if begun is not None and outlook.idle and not retries and not before.moves:
-        summary = json.loads((storage / "summary.json").read_text())
-        if summary["status"] == "finished" and not summary["mlflow"].get("pending") and tags is not None:
+        summary = _whole_summary(storage)
+        whole = summary is not None and summary["status"] == "finished" and not summary["mlflow"].get("pending")
+        if summary is not None and whole and tags is not None:
             print(final_text(summary, storage / "report.html"), file=sys.stderr if options.json else sys.stdout)
             _print_json(options, summary)
             return FINISHED
@@ -168,7 +173,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         if begun is not None or fruitless:
             lease.await_free(url, name, lambda message: print(message, file=sys.stderr, flush=True))
-        if (options.fresh or fruitless) and identity.begun(storage):
+        if (options.fresh or fruitless) and identity.traces(storage):
             lock = _set_aside(storage, lock)
         if fruitless:
             stored.forget(url, name)
@@ -214,10 +219,14 @@ def requested(options: argparse.Namespace, elsewhere: bool = False) -> tuple[str
     if options.name is None:
         raise ValueError(f"which study? There are: {', '.join(spec.available())} (or give the path of a .py file)")
     name, path = spec.find(options.name)
+    if options.fresh and options.retry_failed:
+        raise ValueError("--retry-failed with --fresh: a study that begins anew has no failed trials; leave one out")
     found = spec.profiles(path)
     profile, default = spec.chosen(found, path, options.profile)
     name = profiles.title(name, profile, default)
     settings = overrides.parse(options.set)
+    if "cache" in settings:
+        raise ValueError("--set cache: a study keeps its cache in its own folder; name that one with --storage")
     study = spec.changed(found[profile], settings, _changes(options))
     if elsewhere:
         inputs.check_elsewhere(study, explore(study), settings)
@@ -294,6 +303,8 @@ class Session:
         self.signals, self.told = 0, False
         self.signalled, self.signalled_at = "", -math.inf
         self.engine: Any = None
+        self.begun = False
+        """Whether the ledger is open: from then on nothing is the request's fault."""
         self.failure: BaseException | None = None
 
     def run(self) -> int:
@@ -327,19 +338,13 @@ class Session:
                     raise
             self.before.check(self.name, self.study, space, found["facts"], contents)
             return self._conduct(self.engine, found, contents, display, out)
-        except ValueError as error:
-            display.close(None)
-            print(f"error: {error}", file=err, flush=True)
-            return WRONG
         except Exception as error:
-            traceback.print_exc()
             display.close(None)
-            print(
-                f"error: the study failed: {type(error).__name__}: {error}\nlogs: {self.storage / 'logs'}\n"
-                "The same command carries on.",
-                file=err,
-                flush=True,
-            )
+            if isinstance(error, (ValueError, Held)) and not self.begun:
+                print(f"error: {told(error)}", file=err, flush=True)
+                return WRONG
+            traceback.print_exc()
+            print(f"error: the study failed: {failure(error, self.storage / 'logs')}", file=err, flush=True)
             return FAILED
         finally:
             check.stop()
@@ -355,6 +360,7 @@ class Session:
             url=self.url, tracking_uri=self.tracking_uri, tags=provenance.tags() | {"command": provenance.command()},
             retry_failed=self.options.retry_failed, checkpoints=self.options.checkpoints, moves=self.before.moves,
         )  # fmt: skip
+        self.begun = True
         for note in found["notes"]:
             display.message(note)
         predecessor = ray.get(actor.predecessor.remote())
@@ -373,10 +379,12 @@ class Session:
         ray.get(actor.conclude.remote())
         lost = ray.get(actor.lost.remote())
         artifacts = self._artifacts(display)
-        if not ray.get(actor.close.remote(artifacts, MLFLOW_WAIT_S)):
-            place = masked(self.tracking_uri)
-            display.message(f"{place} does not have everything yet; the same command sends the rest")
+        complete = ray.get(actor.close.remote(artifacts, MLFLOW_WAIT_S))
         summary = json.loads((self.storage / "summary.json").read_text())
+        if not complete:
+            place, waits = masked(self.tracking_uri), summary["mlflow"]["error"]
+            when = f" ({waits}); when it takes records again," if waits else ";"
+            display.message(f"{place} does not have everything yet{when} the same command sends the rest")
         display.close(summary, self.storage / "report.html")
         if summary["status"] == "interrupted":
             display.message(f"{lost or 'interrupted'}; the same command carries on")
@@ -408,8 +416,12 @@ class Session:
         """Write the report; what goes on the parent run, as paths in the folder: report, plots and the best model."""
         from study import report
 
-        written = report.write(self.storage)
-        found = [(path.name, "report") for path in (written, *sorted(self.storage.glob("*.png")))]
+        found = []
+        try:
+            written = report.write(self.storage)
+            found += [(path.name, "report") for path in (written, *sorted(self.storage.glob("*.png")))]
+        except (ValueError, OSError) as error:
+            display.message(f"the report is not written: {told(error)}")
         summary = json.loads((self.storage / "summary.json").read_text())
         for number in summary["best"][:1]:
             checkpoint = summary["trials"][number]["checkpoint"]
@@ -466,11 +478,19 @@ def resource_changes(given: list[str]) -> dict[str, Any]:
     return {f"resources.{key}": value for key, value in overrides.parse(given, "--resources").items()}
 
 
+def _whole_summary(storage: Path) -> dict[str, Any] | None:
+    """The summary, or None where a launch has to write it again."""
+    try:
+        summary = files.read_summary(storage / "summary.json")
+    except ValueError:
+        return None
+    return summary if isinstance(summary.get("mlflow"), dict) else None
+
+
 def _set_aside(storage: Path, lock: Lock) -> Lock:
     """Move a study's folder beside itself, and take the lock of the new one."""
-    summary = storage / "summary.json"
-    last = (summary if summary.exists() else storage).stat().st_mtime
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(last))
+    newest = max(path.lstat().st_mtime for path in identity.traces(storage))
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(newest))
     lock.release()
     storage.rename(storage.with_name(f"{storage.name}.{stamp}"))
     return Lock(storage / "lock")

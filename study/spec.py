@@ -5,11 +5,21 @@ from __future__ import annotations
 import difflib
 import importlib
 import runpy
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt, SerializeAsAny, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    SerializeAsAny,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from study.profiles import PROFILE
 from study.values import plain
@@ -217,9 +227,13 @@ def profiles(path: Path) -> Mapping[str, Study]:
     """The `STUDY` mapping of a study file."""
     try:
         found = runpy.run_path(str(path)).get("STUDY")
-    except Exception as error:
-        raise ValueError(f"study file {path} raises {type(error).__name__}: {_one_line(error)}") from error
-    if not isinstance(found, Mapping) or not found or not all(isinstance(s, Study) for s in found.values()):
+    except ValidationError as error:
+        raise ValueError(f"study file {path}{_line(error, path)}: {overrides.sentences(error)}") from None
+    except (Exception, SystemExit) as error:
+        where = f"study file {path}{_line(error, path)}"
+        raise ValueError(f"{where} raises {type(error).__name__}: {_one_line(error)}") from error
+    named = isinstance(found, Mapping) and all(isinstance(n, str) and isinstance(s, Study) for n, s in found.items())
+    if not found or not named:
         raise ValueError(f"study file {path} must define STUDY, a mapping from profile name to study.spec.Study")
     for name in found:
         if not isinstance(name, str) or not PROFILE.fullmatch(name):
@@ -260,5 +274,12 @@ def load(path: Path, profile: str | None, settings: Mapping[str, Any], changes: 
     return name, changed(found[name], settings, changes)
 
 
-def _one_line(error: Exception) -> str:
+def _line(error: BaseException, path: Path) -> str:
+    """Where in the file it was raised, as far as that is known."""
+    frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    number = error.lineno if isinstance(error, SyntaxError) else frames[-1] if frames else None
+    return f", line {number}" if number else ""
+
+
+def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:500]

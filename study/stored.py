@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -19,13 +20,16 @@ from optuna.trial import TrialState
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from study.definition import at_default, defaults, differences, flat
+from study.files import check_sqlite
+from study.lease import TABLE as LEASES
 from study.lease import known, patience
 from study.moved import Begun, since
 from study.sampling import Sampler, control_of, pruner
 from study.space import explore
 from study.spec import Study
-from study.tracking_uri import SQLITE, check_quoted, masked, sqlite_path, sqlite_uri, with_driver
+from study.tracking_uri import check_quoted, masked, sqlite_uri, with_driver
 from trainables import paths
+from trainables.errors import told
 from trainables.object_store import place_of
 
 FORMAT = 1
@@ -66,17 +70,33 @@ def check_url(url: str) -> None:
             f"--ledger {shown}: {reason}; accepted are sqlite:////absolute/path.db and URLs of a database server "
             "that answers and whose driver is installed, such as postgresql://USER@HOST/DATABASE"
         ) from error
-    if engine.dialect.name == "sqlite" and not Path(engine.url.database or "").resolve().parent.is_dir():
+    if engine.dialect.name != "sqlite":
+        return
+    file = sqlite_file(url)
+    if file is None or file.name in ("", ":memory:"):
+        raise ValueError(f"--ledger {shown} names no file; accepted are sqlite:////absolute/path.db")
+    if not file.resolve().parent.is_dir():
         raise ValueError(f"--ledger {shown}: its folder does not exist; create it first")
 
 
 def holds(url: str, name: str) -> bool:
     """Whether the storage already has a study of this name."""
-    return name in optuna.get_all_study_names(_storage(url))
+    with _readable(url):
+        return name in optuna.get_all_study_names(_storage(url))
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of an SQLite URL; None for a database server."""
+    parts = sqlalchemy.make_url(with_driver(url))
+    return Path(parts.database or "") if parts.get_backend_name() == "sqlite" else None
 
 
 def _storage(url: str, fence: Callable[[], None] | None = None) -> RDBStorage:
     """Optuna's storage; a connection that a server or a firewall has ended meanwhile is opened again."""
+    file = sqlite_file(url)
+    tables = check_sqlite(file) - {LEASES.name} if file is not None else set()
+    if tables and not tables & {"studies", "version_info"}:
+        raise ValueError(f"it is a database of something else, with the tables {', '.join(sorted(tables)[:3])}, ...")
     url = with_driver(url)
     options = {"pool_pre_ping": True, "connect_args": patience(url)}
     tries = 10
@@ -118,6 +138,34 @@ WRITES = (
 """The methods of Optuna's storage that change the database, as its cache calls them."""
 for _name in WRITES:
     setattr(_Fenced, _name, _fenced(_name))
+
+
+@contextmanager
+def _readable(url: str) -> Iterator[None]:
+    """Whatever is wrong with the database itself is refused in one sentence that names it."""
+    try:
+        yield
+    except Refused:
+        raise
+    except RuntimeError as error:
+        # Optuna's own check of its tables.
+        made = re.search(r"set up by optuna ([\w.]+)", str(error))
+        older = "storage upgrade" in str(error)
+        raise Refused(
+            f"the ledger {_shown(url)} was made by Optuna {made[1] if made else 'of another version'}, whose tables "
+            f"Optuna {optuna.__version__} does not read: use that version, or "
+            + (f"run `optuna storage upgrade --storage {masked(url)}`" if older else "begin anew with --fresh")
+        ) from error
+    except (SQLAlchemyError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = masked(told(getattr(error, "orig", None) or error))
+        raise Refused(
+            f"the ledger {_shown(url)} cannot be read: {reason}; put a copy of it back, name another one with "
+            "--ledger, or begin anew with --fresh"
+        ) from error
+
+
+def _shown(url: str) -> str:
+    return str(sqlite_file(url) or masked(url))
 
 
 def open_study(
@@ -180,16 +228,15 @@ def check_same(attributes: Mapping[str, Any], spec: Study, name: str, checkpoint
 
     Keys that came or went since it was begun are no difference at their default, see `study.definition.differences`.
     """
-    if attributes.get("format", 0) > FORMAT:
+    stored, version = attributes.get("definition"), attributes.get("format", 0)
+    if not isinstance(stored, dict) or not isinstance(version, int):
+        raise Refused(f"the stored Optuna study '{name}' is not a ledger of this platform; choose another --ledger")
+    if version > FORMAT:
         raise Refused(
-            f"the ledger of {name} has format {attributes['format']}, this version reads {FORMAT}: "
+            f"the ledger of {name} has format {version}, this version reads {FORMAT}: "
             "use the newer version it was written with, name another folder with --storage, or begin anew with --fresh"
         )
-    if "definition" not in attributes:
-        raise Refused(f"the stored Optuna study '{name}' is not a ledger of this platform; choose another --ledger")
-    different = differences(
-        attributes["definition"], definition(spec), defaults(spec), attributes.get("at_default", ())
-    )
+    different = differences(stored, definition(spec), defaults(spec), attributes.get("at_default", ()))
     if different:
         shown = "; ".join(different[:5])
         more = f" and {len(different) - 5} more" if len(different) > 5 else ""
@@ -245,14 +292,19 @@ def existing_study(url: str, name: str, spec: Study, checkpoints: str | None = N
 
 def _load(url: str, name: str) -> optuna.Study | None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    if url.startswith(SQLITE) and not sqlite_path(url).exists():
+    file = sqlite_file(url)
+    if file is not None and not file.exists():
         return None
-    try:
-        study = optuna.load_study(study_name=name, storage=_storage(url))
-    except KeyError:
-        return None
-    # Without an id a head is making it just now, or was killed over it; the next one makes the rest.
-    return None if "id" not in study.user_attrs and known(url, name) else study
+    with _readable(url):
+        storage = _storage(url)
+        try:
+            study = optuna.load_study(study_name=name, storage=storage)
+        except KeyError:
+            return None
+        # Read here, where what is damaged is told as such.
+        attributes, _ = study.user_attrs, study.get_trials(deepcopy=False)
+        # Without an id a head is making it just now, or was killed over it; the next one makes the rest.
+        return None if "id" not in attributes and known(url, name) else study
 
 
 def begun(url: str, name: str, spec: Study) -> Begun:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 import time
@@ -17,6 +18,8 @@ from urllib.parse import urlsplit
 
 from study import home, job, package, run
 from study.screen import View, forget
+from trainables.arguments import parsed
+from trainables.errors import told
 
 if TYPE_CHECKING:
     from ray.job_submission import JobDetails
@@ -56,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
+    options = parsed(parser(), arguments)
     try:
         if options.list:
             return run.main(["--list"])
@@ -68,8 +71,8 @@ def main(arguments: list[str] | None = None) -> int:
         # Whoever read this has seen enough; a study on the cluster goes on.
         forget(sys.stdout)
         return run.FINISHED
-    except ValueError as error:
-        print(f"error: {error}", file=View(sys.stderr))
+    except (ValueError, OSError) as error:
+        print(f"error: {told(error)}", file=View(sys.stderr))
         return run.WRONG
     except KeyboardInterrupt:
         return run.INTERRUPTED
@@ -99,8 +102,7 @@ def connect(options: argparse.Namespace) -> Jobs:
     """The job server at `--address`; raises ValueError with one sentence where there is none for us."""
     if options.address is None:
         raise ValueError("--address is missing: http(s)://HEAD:8265, the dashboard of the cluster")
-    parts = urlsplit(options.address)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not _is_dashboard(options.address):
         raise ValueError(f"--address {options.address}: give the dashboard of the cluster, http(s)://HEAD:8265")
     home.provide()
     # Ray would prefer these to the address that was asked for.
@@ -111,10 +113,21 @@ def connect(options: argparse.Namespace) -> Jobs:
     return job_server.Jobs(options.address, _pairs(options.header), job_server.verified(options.verify), _say)
 
 
+def _is_dashboard(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def _pairs(headers: list[str]) -> dict[str, str]:
     for header in headers:
-        if not header.partition("=")[1] or header.startswith("="):
-            raise ValueError(f"--header takes KEY=VALUE, not '{header.partition('=')[0]}'")
+        name, equals, value = header.partition("=")
+        if not equals or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+            raise ValueError(f"--header takes KEY=VALUE with the name of an HTTP header, not '{name}'")
+        if not value.isprintable() or not value.isascii():
+            raise ValueError(f"--header {name}: its value has characters that HTTP does not allow")
     return {key: value for key, _, value in (header.partition("=") for header in headers)}
 
 

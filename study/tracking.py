@@ -63,6 +63,9 @@ class Tracker:
         self._path = state
         self._uri = uri
         self._state = State.load(state, masked(uri), experiment, study_id)
+        if not journal.begins_at(self._state.offset):
+            log.warning("%s goes beyond the journal, which is replayed from its start", state)
+            self._state.offset = 0
         self._runs = Runs(uri, self._state)
         self._error: str | None = None
         self._news = threading.Event()

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from pydantic import TypeAdapter
+
 from study.tracking_uri import SQLITE, masked, sqlite_path
 
 if TYPE_CHECKING:
@@ -89,10 +91,10 @@ class State:
     def load(cls, path: Path, uri: str, experiment: str, study_id: str) -> State:
         fresh = cls(uri, experiment, study_id)
         try:
-            stored = cls(**json.loads(path.read_text(encoding="utf-8")))
+            stored = TypeAdapter(cls).validate_json(path.read_bytes(), strict=True)
         except FileNotFoundError:
             return fresh
-        except (ValueError, TypeError) as error:
+        except (OSError, ValueError) as error:
             log.warning("%s is not readable (%s): the journal is replayed from its start", path, error)
             return fresh
         same = (stored.uri, stored.experiment, stored.study_id) == (uri, experiment, study_id)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
 from configparser import ConfigParser
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+from study.files import check_sqlite
+from trainables.errors import told
 
 if TYPE_CHECKING:
     import requests
 
 SQLITE = "sqlite:///"
-SQLITE_HEADER = b"SQLite format 3\x00"
 DATABASES = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 """Default port of each database server that MLflow can keep its records in."""
 ACCEPTED = "sqlite:////absolute/path/mlflow.db, http(s)://HOST:PORT or postgresql|mysql|mssql://USER@HOST/DATABASE"
@@ -80,7 +83,7 @@ def check_uri(uri: str, timeout_s: float = 3.0) -> None:
         check_quoted(uri)
     except ValueError as error:
         raise ValueError(f"tracking URI {masked(uri)!r}: {error}") from error
-    scheme = urlsplit(uri).scheme.partition("+")[0]
+    scheme = _parts(uri).scheme.partition("+")[0]
     if uri.startswith(SQLITE):
         _check_sqlite(uri)
     elif scheme in ("http", "https"):
@@ -96,36 +99,43 @@ def check_uri(uri: str, timeout_s: float = 3.0) -> None:
         raise ValueError(f"tracking URI {masked(uri)!r} has an unknown scheme; accepted: {ACCEPTED}")
 
 
+def _parts(uri: str) -> SplitResult:
+    try:
+        parts = urlsplit(uri)
+        # Read, because only that shows whether it is a number.
+        _ = parts.port
+    except ValueError as error:
+        raise ValueError(f"tracking URI {masked(uri)!r} is no URI ({error}); accepted: {ACCEPTED}") from None
+    return parts
+
+
 def _check_sqlite(uri: str) -> None:
     path = sqlite_path(uri)
     if path.name in ("", ":memory:"):
         raise ValueError(f"tracking URI {uri!r} names no file; accepted: {ACCEPTED}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            with path.open("rb") as file:
-                header = file.read(len(SQLITE_HEADER))
-            if header not in (b"", SQLITE_HEADER):
-                raise ValueError(f"tracking URI {uri!r}: {path} exists and is not an SQLite database")
-    except OSError as error:
-        raise ValueError(f"tracking URI {uri!r} cannot be opened: {error}") from error
-    for place in (path.parent, path) if path.exists() else (path.parent,):
-        if not os.access(place, os.W_OK):
-            raise ValueError(f"tracking URI {uri!r}: {place} is not writable")
+        tables = check_sqlite(path, thoroughly=False)
+        if tables and "experiments" not in tables:
+            raise ValueError("it is a database of something else, without MLflow's tables")
+        if not os.access(path.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path.parent))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"tracking URI {uri!r} cannot be opened: {told(error)}; name another file") from error
 
 
 def _check_database(uri: str, port: int, timeout_s: float) -> None:
-    parts = urlsplit(uri)
+    parts = _parts(uri)
     if not parts.hostname or not parts.path.strip("/"):
         raise ValueError(f"tracking URI {masked(uri)!r} lacks a host or a database; accepted: {ACCEPTED}")
     try:
         socket.create_connection((parts.hostname, parts.port or port), timeout_s).close()
     except OSError as error:
-        raise ValueError(f"no database server answers at tracking URI {masked(uri)!r}: {error}") from error
+        raise ValueError(f"no database server answers at tracking URI {masked(uri)!r}: {told(error)}") from error
 
 
 def _check_server(uri: str, timeout_s: float) -> None:
-    if not urlsplit(uri).hostname:
+    if not _parts(uri).hostname:
         raise ValueError(f"tracking URI {masked(uri)!r} lacks a host; accepted: {ACCEPTED}")
     # /health is open to everybody, so the second question is one that needs a permission.
     for path in ("/health", "/api/2.0/mlflow/experiments/search?max_results=1"):

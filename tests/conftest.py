@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,3 +26,48 @@ def embedded_cache(tmp_path_factory) -> Path:
         if not cache.exists():
             embedded_training_set(cache=cache)
     return cache
+
+
+RAW = (
+    "Traceback", "[Errno", "<class", " object at 0x", "Background on this error", "During handling", "errors.pydantic",
+)  # fmt: skip
+
+
+def refused(code: object, told: str, *names: str, expected: int = 2) -> str:
+    """The one sentence of a refusal: the exit code is the documented one, nothing raw is told, and it has all `names`.
+
+    argparse puts its usage before the sentence.
+    """
+    assert code == expected, told
+    *before, sentence = told.strip().splitlines()
+    assert not before or before[0].startswith("usage: "), told
+    assert re.search(r"(^|: )error: ", sentence), told
+    assert told.count("error: ") == 1, told
+    assert not re.search(r"error: \w*(Error|Exception|Exit)\b", sentence), told
+    assert not any(raw in told for raw in RAW), told
+    assert len(sentence) < 1600, told
+    for name in names:
+        assert name in sentence, f"{name!r} is not in: {sentence}"
+    return sentence
+
+
+@pytest.fixture
+def refusal() -> Callable[..., str]:
+    return refused
+
+
+@pytest.fixture
+def refuses(capsys) -> Callable[..., str]:
+    """`refuses(main, arguments, *names)`: `main` ends with exit 2 and one sentence that has all `names`."""
+
+    def check(main: Callable[[list[str]], int], arguments: list[str], *names: str, expected: int = 2) -> str:
+        capsys.readouterr()
+        try:
+            code: object = main(arguments)
+        except SystemExit as ended:
+            code = ended.code
+        out, err = capsys.readouterr()
+        assert out == ""
+        return refused(code, err, *names, expected=expected)
+
+    return check

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from trainables import overrides
+from trainables.errors import told
 from trainables.recipe import TrainerConfig
 
 HERE = str(Path(__file__).resolve().parent)
@@ -50,8 +51,8 @@ def main(name: str, text: str, changes: str = "[{}]") -> int:
             gc.collect()
         if prepared["notes"]:
             prepared["facts"]["data.notes"] = "; ".join(prepared["notes"])
-    except ValueError as error:
-        print(" ".join(str(error).split()))
+    except (ValueError, OSError) as error:
+        print(told(error))
         return 2
     print(json.dumps(prepared))
     return 0

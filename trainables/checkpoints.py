@@ -22,6 +22,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainables.errors import told
+
 if TYPE_CHECKING:
     import torch
 
@@ -29,6 +31,8 @@ log = logging.getLogger(__name__)
 
 KEEP = 2
 """Step folders that stay: the newest and one to fall back on."""
+NAMES = ("tensors.safetensors", "meta.json")
+"""Files of a step folder, which its manifest has the digests of."""
 
 
 class StaleAttempt(RuntimeError):
@@ -70,10 +74,9 @@ class Checkpoints:
         def write(folder: Path) -> None:
             save_file(tensors, folder / "tensors.safetensors")
             (folder / "meta.json").write_text(json.dumps(meta))
-            names = ("tensors.safetensors", "meta.json")
-            for name in names:
+            for name in NAMES:
                 _sync(folder / name)
-            manifest = self._owned({"step": step}) | {"sha256": {name: _sha256(folder / name) for name in names}}
+            manifest = self._owned({"step": step}) | {"sha256": {name: _sha256(folder / name) for name in NAMES}}
             (folder / "manifest.json").write_text(json.dumps(manifest))
             _sync(folder / "manifest.json")
 
@@ -117,12 +120,13 @@ class Checkpoints:
     def result(self) -> dict[str, Any] | None:
         """What `finish` recorded, or None while the replicate is unfinished."""
         path = self.folder / "result.json"
-        if not path.exists():
-            return None
-        result = json.loads(path.read_text())
-        self._check_owner(result, path)
-        result.pop("study", None)
-        return result
+        result = whole_result(path.read_bytes(), path) if path.exists() else None
+        return None if result is None else self._own(result, path)
+
+    def _own(self, result: dict[str, Any], where: Path | str) -> dict[str, Any]:
+        """A result without its study's id, after a look at that."""
+        self._check_owner(result, where)
+        return {key: value for key, value in result.items() if key != "study"}
 
     def _owned(self, content: dict[str, Any]) -> dict[str, Any]:
         return content if self.study is None else content | {"study": self.study}
@@ -134,11 +138,10 @@ class Checkpoints:
             raise Foreign(f"{where} belongs to {theirs}, and this run to {ours}: train in another folder")
 
     def _step_folders(self) -> list[Path]:
-        return sorted(self.folder.glob("step-*"), reverse=True)
+        return sorted((path for path in self.folder.glob("step-*") if path.is_dir()), reverse=True)
 
     def _check_attempt(self) -> None:
-        path = self.folder / "attempt"
-        newest = int(path.read_text()) if path.exists() else 0
+        newest = newest_attempt(self.folder)
         if newest > self.attempt:
             raise StaleAttempt(f"attempt {self.attempt} of {self.folder} was superseded by attempt {newest}")
 
@@ -153,9 +156,34 @@ class Checkpoints:
             raise
         if place.exists():
             # Only a damaged folder, or one of an attempt that was killed before it recorded it, is in the way.
-            shutil.rmtree(place)
+            shutil.rmtree(place) if place.is_dir() else place.unlink()
         aside.rename(place)
         _sync(self.folder)
+
+
+def whole_result(content: bytes, place: object) -> dict[str, Any] | None:
+    """What `Checkpoints.finish` has written, or None for anything else."""
+    try:
+        found = json.loads(content)
+        if {"state", "step", "values"} <= found.keys():
+            return found
+        problem = "it lacks its state, step or values"
+    except (ValueError, AttributeError) as error:
+        problem = told(error)
+    log.warning("%s is passed over, and the replicate trained again: %s", place, problem)
+    return None
+
+
+def newest_attempt(folder: Path) -> int:
+    """Number of the newest attempt that has claimed the folder; 0 where none has, or its file is damaged."""
+    path = folder / "attempt"
+    if not path.exists():
+        return 0
+    try:
+        return int(path.read_bytes())
+    except ValueError as error:
+        log.warning("%s is written anew: %s", path, error)
+        return 0
 
 
 def write_text(path: Path, text: str) -> None:
@@ -179,14 +207,16 @@ def problem_of(folder: Path) -> str | None:
     if not path.exists():
         return "it has no manifest"
     try:
-        digests = json.loads(path.read_text())["sha256"]
-    except (ValueError, KeyError):
+        digests = json.loads(path.read_bytes())["sha256"]
+        for name in (*NAMES, *digests):
+            if not (folder / name).is_file():
+                return f"{name} is missing"
+            if _sha256(folder / name) != digests[name]:
+                return f"{name} does not have the digest in the manifest"
+    except OSError as error:
+        return told(error)
+    except (ValueError, KeyError, TypeError):
         return "its manifest cannot be read"
-    for name, digest in digests.items():
-        if not (folder / name).exists():
-            return f"{name} is missing"
-        if _sha256(folder / name) != digest:
-            return f"{name} does not have the digest in the manifest"
     return None
 
 

@@ -10,15 +10,19 @@ import importlib
 import json
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 from trainables import overrides, paths
+from trainables.arguments import parsed
+from trainables.checkpoints import newest_attempt
+from trainables.errors import failure, told
 from trainables.places import typed
 
 
 def main(name: str, arguments: list[str] | None = None) -> int:
-    """Exit code: 0 trained, 2 the request is wrong."""
+    """Exit code: 0 trained, 1 the training failed, 2 the request is wrong."""
     module = importlib.import_module(f"trainables.{name}.config")
     base = module.Config()
     parser = argparse.ArgumentParser(
@@ -29,21 +33,31 @@ def main(name: str, arguments: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=typed, default=Path("runs") / name, help="checkpoints, result and model")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a config value")
-    options = parser.parse_args(arguments)
+    options = parsed(parser, arguments)
     try:
+        if options.seed < 0:
+            raise ValueError(f"--seed {options.seed}: at least 0 is needed")
         values = {"cache": str(options.folder / "cache")} | overrides.parse(options.set)
         config = paths.located(overrides.apply(base, values), Path.cwd())
         paths.check(config)
-        outcome = _train(name, config, options.folder, options.seed)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
+        attempt = _next_attempt(options.folder)
+    except (ValueError, OSError) as error:
+        print(f"error: {told(error)}", file=sys.stderr)
         return 2
+    try:
+        outcome = _train(name, config, options.folder, options.seed, attempt)
+    except ValueError as error:
+        print(f"error: {told(error)}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: the training failed: {failure(error)}", file=sys.stderr)
+        return 1
     if int(os.environ.get("RANK", "0")) == 0:
         print(json.dumps({"state": outcome.state, "reason": outcome.reason, "values": outcome.values}, indent=2))
     return 0
 
 
-def _train(name, config, folder: Path, seed: int):
+def _train(name, config, folder: Path, seed: int, attempt: int):
     import torch.distributed as dist
 
     from trainables import loop
@@ -64,7 +78,7 @@ def _train(name, config, folder: Path, seed: int):
 
     context = Context(
         seed=seed, folder=folder, device=device, world_size=world_size, on_records=show,
-        rank=int(os.environ.get("RANK", "0")), attempt=_next_attempt(folder),
+        rank=int(os.environ.get("RANK", "0")), attempt=attempt,
     )  # fmt: skip
     try:
         return loop.run(importlib.import_module(f"trainables.{name}.recipe"), config, context)
@@ -74,5 +88,7 @@ def _train(name, config, folder: Path, seed: int):
 
 
 def _next_attempt(folder: Path) -> int:
-    path = folder / "attempt"
-    return int(path.read_text()) + 1 if path.exists() else 1
+    """Makes the folder, and the number of this attempt in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        return newest_attempt(folder) + 1

@@ -22,6 +22,7 @@ import torch
 from trainables import collapse, distributed
 from trainables.checkpoints import Checkpoints
 from trainables.context import Context, Record
+from trainables.errors import told
 from trainables.history import History
 from trainables.recipe import Optimiser, Recipe, Split, Stage, TrainerConfig
 from trainables.stored_checkpoints import StoredCheckpoints
@@ -280,7 +281,15 @@ class _Run:
         step = distributed.broadcast_object(self.checkpoints.newest() if self.context.rank == 0 else None)
         if not isinstance(step, int):
             return
-        tensors, meta = self.checkpoints.load(step)
+        try:
+            self._take(step, *self.checkpoints.load(step))
+        except KeyError as error:
+            raise ValueError(
+                f"the checkpoint of step {step} in {self.context.folder} is of another model or version "
+                f"(it lacks {told(error)}); use that one, or remove the folder to train from the start"
+            ) from error
+
+    def _take(self, step: int, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:
         if 0 < step < self.config.total_steps:
             # The moments are those of the stage that the checkpoint was written in.
             self._begin(self.config.stage_of(step - 1)[0])

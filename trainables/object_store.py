@@ -43,7 +43,10 @@ def below(uri: str, *names: str) -> str:
 
 def check_uri(uri: str, probe: bool) -> None:
     """Raise ValueError unless checkpoints may be kept at this URI; with `probe`, one file is written and removed."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise ValueError(f"--checkpoints {uri}: no URI ({error}); an example is s3://BUCKET/FOLDER") from None
     # In URIs of Azure and HDFS, what stands before the @ is a container or a user.
     named = parts.username and parts.scheme in ("s3", "gs", "gcs")
     if named or parts.password or SECRET.search(parts.query):

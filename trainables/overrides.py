@@ -73,13 +73,20 @@ def validate(model: type[ConfigType], tree: Mapping[str, Any]) -> ConfigType:
     try:
         return model.model_validate(tree)
     except ValidationError as error:
-        raise ValueError("; ".join(_sentence(item, model) for item in error.errors())) from None
+        raise ValueError(sentences(error, model)) from None
 
 
-def _sentence(item: Any, model: type[BaseModel]) -> str:
+def sentences(error: ValidationError, model: type[BaseModel] | None = None) -> str:
+    """What pydantic found, for people; with the `model`, an unknown key is told with the nearest one."""
+    return "; ".join(_sentence(item, model, error.title) for item in error.errors())
+
+
+def _sentence(item: Any, model: type[BaseModel] | None, title: str) -> str:
     key = ".".join(str(part) for part in item["loc"])
     if item["type"] == "extra_forbidden":
-        return unknown_key(key, keys(model))
+        return unknown_key(key, keys(model)) if model else f"{title} has no '{key}'"
+    if item["type"] == "missing":
+        return f"{title} needs '{key}'"
     message = item["msg"].removeprefix("Value error, ")
     if item["type"] == "value_error" and not key:
         return message

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainables.checkpoints import KEEP, Checkpoints, StaleAttempt, problem_of, read
+from trainables.checkpoints import KEEP, Checkpoints, StaleAttempt, problem_of, read, whole_result
 from trainables.object_store import ObjectStore
 
 if TYPE_CHECKING:
@@ -87,12 +87,8 @@ class StoredCheckpoints(Checkpoints):
 
     def result(self) -> dict[str, Any] | None:
         content = self.store.read("result.json")
-        if content is None:
-            return None
-        result = json.loads(content)
-        self._check_owner(result, f"{self.store.uri} result.json")
-        result.pop("study", None)
-        return result
+        result = None if content is None else whole_result(content, self.store.uri)
+        return None if result is None else self._own(result, f"{self.store.uri} result.json")
 
     def _check_owner(self, content: dict[str, Any], where: Path | str) -> None:
         """The store's folder is named by the study's id; what was written before files carried it is the study's."""

@@ -15,6 +15,8 @@ from trainables.checkpoints import KEEP, Foreign, StaleAttempt
 from trainables.object_store import ObjectStore, below, check_uri, fetched
 from trainables.stored_checkpoints import StoredCheckpoints, working_folder
 
+ENDED = {"state": "complete", "step": 2, "values": {}}
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[S3]:
@@ -59,10 +61,10 @@ def test_newest_is_found_from_elsewhere_and_old_ones_are_dropped(tmp_path, uri) 
 def test_a_store_that_only_fsspec_knows(tmp_path) -> None:
     place = "fsspec+memory://bucket/checkpoints"
     check_uri(place, probe=True)
-    saved(tmp_path, place, 1, 2, 3).finish({"state": "stopped"})
+    saved(tmp_path, place, 1, 2, 3).finish(ENDED)
     saved(tmp_path, below(place, "other"), 1, 2)
     assert elsewhere(tmp_path, below(place, "other")).newest() == 2
-    assert (elsewhere(tmp_path, place).newest(), elsewhere(tmp_path, place).result()) == (None, {"state": "stopped"})
+    assert (elsewhere(tmp_path, place).newest(), elsewhere(tmp_path, place).result()) == (None, ENDED)
 
 
 @pytest.mark.parametrize("damage", ["cut", "lost", "no manifest"])
@@ -91,7 +93,7 @@ def test_attempts_write_beside_each_other_and_the_older_one_is_refused(tmp_path,
     with pytest.raises(StaleAttempt, match=r"attempt 1 at s3://.* was superseded by attempt 2"):
         old.save(3, {"w": torch.zeros(1)}, {})
     with pytest.raises(StaleAttempt):
-        old.finish({"state": "complete"})
+        old.finish(ENDED)
     with pytest.raises(StaleAttempt):
         old.export(lambda folder: (folder / "config.json").write_text("old"))
     assert new.result() is None
@@ -119,9 +121,9 @@ def test_result_and_model_stay_and_steps_go(tmp_path, uri) -> None:
     for text in ("one", "two"):
         checkpoints.export(lambda folder, text=text: (folder / "config.json").write_text(text))
     checkpoints.export(lambda folder: (folder / "weights").write_text("w"), "pretrain")
-    checkpoints.finish({"state": "complete"})
+    checkpoints.finish(ENDED)
     other = elsewhere(tmp_path, uri)
-    assert (other.result(), other.newest()) == ({"state": "complete"}, None)
+    assert (other.result(), other.newest()) == (ENDED, None)
     assert ObjectStore(uri).folders() == ["model", "model-pretrain"]
     copy = fetched(f"{uri}/model", tmp_path / "copy", 0)
     assert copy == tmp_path / "copy" / "model"

@@ -53,7 +53,7 @@ def test_older_attempt_is_refused_at_its_next_write(tmp_path) -> None:
     with pytest.raises(StaleAttempt, match=r"attempt 1 .* superseded by attempt 2"):
         old.save(2, {"w": torch.zeros(1)}, {})
     with pytest.raises(StaleAttempt):
-        old.finish({"state": "complete"})
+        old.finish({"state": "complete", "step": 2, "values": {}})
     with pytest.raises(StaleAttempt):
         Checkpoints(tmp_path, 1).claim()
     assert new.newest() == 1
@@ -71,8 +71,8 @@ def test_leftovers_of_a_killed_writer_are_cleared(tmp_path) -> None:
 
 def test_result_ends_the_replicate_and_frees_its_steps(tmp_path) -> None:
     checkpoints = saved(tmp_path, 1, 2)
-    checkpoints.finish({"state": "complete"})
-    assert checkpoints.result() == {"state": "complete"}
+    checkpoints.finish({"state": "complete", "step": 2, "values": {}})
+    assert checkpoints.result() == {"state": "complete", "step": 2, "values": {}}
     assert checkpoints.newest() is None
 
 

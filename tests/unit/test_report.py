@@ -282,8 +282,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.chdir(tmp_path)
     assert report.main(["mine"]) == 2
     assert capsys.readouterr().err == (
-        "study.report: studies/mine/summary.json does not exist: no study was run in this folder; "
-        "--storage names another\n"
+        "error: studies/mine/summary.json does not exist: no study was run in this folder; --storage names another\n"
     )
     write_study(tmp_path / "studies" / "mine", K_STUDY)
     assert report.main(["search/mine.py"]) == 0
@@ -293,7 +292,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "cannot be read as a study's summary"),
+        ("{", "is not a study's summary"),
         ('{"study": "x", "status": "finished"}', "it lacks objectives, trials"),
     ],
 )

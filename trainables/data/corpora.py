@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from trainables.data import assemble, local
+from trainables.data import assemble, kept, local
 
 STRIDE = 256
 """Documents between two known places of a file; reading from anywhere passes over fewer than this many."""
@@ -161,11 +161,7 @@ def _open_folder(folder: Path, cache: Path, qrels_split: str) -> tuple[FolderCor
     if corpus.suffix in local.COMPRESSIONS:
         corpus = _decompressed(corpus, place / f"{folder.name}-{_digest(file)[:12]}.jsonl")
     index_path = place / f"{folder.name}-{_digest([_INDEX, file, sorted(wanted)])[:12]}.json"
-    if not index_path.exists():
-        aside = index_path.with_suffix(f".{os.getpid()}")
-        aside.write_text(json.dumps(_index(corpus, wanted)))
-        aside.replace(index_path)
-    index = json.loads(index_path.read_text())
+    (index,) = kept.rows(index_path, lambda: [_index(corpus, wanted)])
     found = FolderCorpus(
         folder.name, index["sha256"], index["size"], corpus.stat().st_size / index["size"], corpus,
         tuple(index["offsets"]),

@@ -7,16 +7,16 @@ import hashlib
 import importlib.machinery
 import importlib.metadata
 import importlib.util
-import json
 import os
 import re
 import sys
 import sysconfig
-import tempfile
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from trainables.data import kept
 
 STDLIB = "stdlib"
 """The name under which the standard library is asked for."""
@@ -111,16 +111,8 @@ def read_pairs(package: Package, cache: Path | None = None) -> list[Pair]:
     reader = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
     key = hashlib.sha256(f"{package.version}\n{package.root}\n{reader}".encode()).hexdigest()[:16]
     file = cache / f"pairs-{package.name}-{key}.jsonl"
-    if file.is_file():
-        with file.open(encoding="utf-8") as lines:
-            return [Pair(*json.loads(line)) for line in lines]
-    pairs = list(_extract(package))
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=cache, delete=False) as aside:
-        for pair in pairs:
-            aside.write(json.dumps([pair.module, pair.name, pair.query, pair.code]) + "\n")
-    os.replace(aside.name, file)
-    return pairs
+    found = kept.rows(file, lambda: ([pair.module, pair.name, pair.query, pair.code] for pair in _extract(package)))
+    return [Pair(*row) for row in found]
 
 
 def parse(file: Path) -> tuple[str, ast.Module] | None:

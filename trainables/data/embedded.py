@@ -10,14 +10,12 @@ from __future__ import annotations
 import ast
 import hashlib
 import itertools
-import json
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from trainables.data import docstrings
+from trainables.data import docstrings, kept
 from trainables.data.docstrings import (
     STDLIB,
     Package,
@@ -134,16 +132,11 @@ def embedded_text_set(
     name = f"embedded-texts({_describe(chosen)})"
     rules = b"".join(Path(module).read_bytes() for module in (__file__, docstrings.__file__))
     key = _sha256([name, *(str(package.root) for package in chosen), hashlib.sha256(rules).hexdigest()])[:16]
-    file = None if cache is None else cache / f"texts-{key}.json"
-    if file is not None and file.is_file():
-        return name, json.loads(file.read_text(encoding="utf-8"))
-    texts = [t for t in dict.fromkeys(embedded_texts(packages, cache)) if len(t.split()) >= _TEXT_WORDS]
-    if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        aside = file.with_suffix(f".{os.getpid()}")
-        aside.write_text(json.dumps(texts), encoding="utf-8")
-        os.replace(aside, file)
-    return name, texts
+
+    def texts() -> list[str]:
+        return [t for t in dict.fromkeys(embedded_texts(packages, cache)) if len(t.split()) >= _TEXT_WORDS]
+
+    return name, texts() if cache is None else kept.rows(cache / f"texts-{key}.jsonl", texts)
 
 
 def embedded_texts(packages: str | tuple[str, ...] = INSTALLED, cache: Path | None = None) -> Iterator[str]:

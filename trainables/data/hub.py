@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import json
-import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from trainables.data import assemble
+from trainables.data import assemble, kept
 from trainables.data.types import Collection, Example, TrainingSet
 from trainables.places import FILE_BUILDERS
 from trainables.recipe import EvaluationData, TrainData
@@ -35,14 +33,8 @@ def ir_datasets_examples(id: str, data: TrainData, cache: Path | None) -> Traini
         return assemble.training_set(id, (_example(*row) for row in _pairs(dataset, data.limit)))
     key = hashlib.sha256(f"{id} {data.limit}".encode()).hexdigest()[:16]
     path = cache / "ir_datasets" / f"{key}.jsonl"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_suffix(f".{os.getpid()}")
-        with aside.open("w") as file:
-            file.writelines(json.dumps(row) + "\n" for row in _pairs(dataset, data.limit))
-        os.replace(aside, path)
-    with path.open() as file:
-        return assemble.training_set(id, (_example(*json.loads(line)) for line in file))
+    found = kept.rows(path, lambda: _pairs(dataset, data.limit))
+    return assemble.training_set(id, (_example(*row) for row in found))
 
 
 def ir_datasets_collection(id: str, data: EvaluationData) -> Collection:

@@ -1,0 +1,103 @@
+"""What a launch finds in the folder of a study: can it be used? Asked before anything is started."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from study.words import enumerate_words
+from trainables.errors import told
+
+WRITTEN_ON = ("lock", "ledger.lock", "ledger.db", "journal.jsonl", "logs/*.log", "trials/*/replicate-*/attempt")
+"""Files that a launch opens and goes on with."""
+VIEWS = ("summary.json", "tracking.json", "report.html", "trials/*/replicate-*/result.json")
+"""Files that are written anew as a whole, whatever they were."""
+NEEDED = ("study", "status", "objectives", "trials", "worker_seconds", "parameter")
+AGAIN = "the command that ran the study writes it again from the ledger"
+SQLITE_HEADER = b"SQLite format 3\x00"
+FOLDERS = (".", "logs", "cache", "trials", "trials/*", "trials/*/replicate-*")
+
+
+def check(storage: Path) -> None:
+    """Raise ValueError that names the first thing in a study's folder that this process cannot use."""
+    try:
+        for path in _found(storage, FOLDERS):
+            if not path.is_dir():
+                raise ValueError(f"{path} is a file where a study has a folder; move it away")
+            if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+                raise PermissionError(13, "Permission denied", str(path))
+        for path in _found(storage, (*WRITTEN_ON, *VIEWS)):
+            if not path.is_file():
+                raise ValueError(f"{path} is {_kind(path)} where a study has a file; move it away")
+        for path in _found(storage, WRITTEN_ON):
+            path.open("r+b").close()
+    except OSError as error:
+        raise ValueError(
+            f"--storage {storage} cannot be used: {told(error)}; make everything in it yours to read and write, or "
+            "name a folder you own"
+        ) from error
+
+
+def check_sqlite(path: Path, *, thoroughly: bool = True) -> set[str]:
+    """The tables of an SQLite database, none where there is no file yet; ValueError where it is not a whole one.
+
+    `thoroughly` reads all of it. The message goes on where the caller has named the file.
+    """
+    if not path.exists():
+        return set()
+    if not path.is_file():
+        raise ValueError(f"it is {_kind(path)}, not a file")
+    try:
+        with path.open("r+b") as file:
+            header = file.read(len(SQLITE_HEADER))
+        if header not in (b"", SQLITE_HEADER):
+            # A few bytes of something else would be an empty database to SQLite, and overwritten.
+            raise ValueError("it is no SQLite database")
+        with closing(sqlite3.connect(path, timeout=5)) as database:
+            tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            found = database.execute("PRAGMA quick_check(1)").fetchone()[0] if thoroughly else "ok"
+    except OSError as error:
+        raise ValueError(f"it cannot be opened ({told(error)})") from error
+    except sqlite3.OperationalError as error:
+        raise ValueError(f"it cannot be used now ({error}): something else has it open, or its disk fails") from error
+    except sqlite3.DatabaseError as error:
+        raise ValueError(f"it is damaged ({error})") from error
+    if found != "ok":
+        raise ValueError(f"it is damaged ({' '.join(found.split())})")
+    return tables
+
+
+def read_summary(path: Path) -> dict[str, Any]:
+    """The content of `summary.json`; ValueError where it is missing or is not one."""
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path} does not exist: no study was run in this folder; --storage names another") from None
+    except OSError as error:
+        raise ValueError(f"the summary of the study cannot be read: {told(error)}; --storage names another") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is not a study's summary ({error}); {AGAIN}") from None
+    missing = [key for key in NEEDED if not isinstance(summary, dict) or key not in summary]
+    if missing:
+        raise ValueError(f"{path} is not a study's summary: it lacks {enumerate_words(missing)}; {AGAIN}")
+    return summary
+
+
+def _found(storage: Path, patterns: tuple[str, ...]) -> list[Path]:
+    """What is there of these names; a link to nothing is there, too."""
+    return [
+        path
+        for pattern in patterns
+        for path in (sorted(storage.glob(pattern)) if "*" in pattern else [storage / pattern])
+        if os.path.lexists(path)
+    ]
+
+
+def _kind(path: Path) -> str:
+    if path.is_dir():
+        return "a folder"
+    return "something else" if path.exists() else "a link to nothing"
