@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from study.journal import Damaged
 from study.row import Row
 from study.stored import FINAL, Refused
 from trainables.checkpoints import write_text
@@ -89,9 +90,7 @@ def launches(storage: Path) -> set[str]:
     path = storage / "journal.jsonl"
     if not path.exists():
         return set()
-    with path.open() as lines:
-        entries = (json.loads(line) for line in lines if line.startswith('{"op":"study"') and line.endswith("\n"))
-        return {entry["launch"] for entry in entries if "launch" in entry}
+    return {entry["launch"] for entry in _entries(path, "study") if "launch" in entry}
 
 
 def take(storage: Path, study_id: str, rows: Mapping[int, Row]) -> None:
@@ -173,9 +172,24 @@ def _params(storage: Path) -> dict[int, dict[str, Any]]:
     path = storage / "journal.jsonl"
     if not path.exists():
         return {}
-    with path.open() as lines:
-        entries = (json.loads(line) for line in lines if line.startswith('{"op":"trial"') and line.endswith("\n"))
-        return {entry["trial"]: entry["params"] for entry in entries}
+    return {entry["trial"]: entry["params"] for entry in _entries(path, "trial")}
+
+
+def _entries(path: Path, op: str) -> Iterator[dict[str, Any]]:
+    """The journal's entries of one kind; of the others, which are nearly all, no more is read than how they begin."""
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.startswith(f'{{"op":"{op}"') and line.endswith("\n"):
+                yield _entry(path, number, line)
+
+
+def _entry(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        entry = json.loads(line)
+        entry["op"]
+    except (KeyError, TypeError, ValueError):
+        raise Damaged(f"{path}, line {number}: no entry of a study's journal; the file is damaged") from None
+    return entry
 
 
 def _trials(storage: Path) -> Iterator[Path]:
@@ -190,9 +204,9 @@ def _first(storage: Path) -> dict[str, Any]:
     path = storage / "journal.jsonl"
     if not path.exists():
         return {}
-    with path.open() as lines:
+    with path.open(encoding="utf-8", errors="replace") as lines:
         line = lines.readline()
-    return json.loads(line) if line.endswith("\n") else {}
+    return _entry(path, 1, line) if line.endswith("\n") else {}
 
 
 def _recorded(storage: Path) -> dict[str, str]:

@@ -134,6 +134,8 @@ def run(options: argparse.Namespace) -> int:
     begun, before, fruitless = _in_ledger(url, name, study, options)
     outlook = stored.outlook(begun, study)
     study_id = begun.user_attrs.get("id") if begun is not None else None
+    if not (options.fresh or options.dry_run):
+        files.check(storage)
     if not (options.fresh or fruitless):
         identity.check(storage, study_id, name, masked(url))
     if options.dry_run:
@@ -144,8 +146,6 @@ def run(options: argparse.Namespace) -> int:
         print(shown, flush=True)
         return FINISHED
     _check_writable(storage)
-    if not options.fresh:
-        files.check(storage)
     if outlook.states and not (storage / "journal.jsonl").exists():
         raise ValueError(
             f"--storage {storage}: the ledger has trials of {name} whose journal is not there; name the folder that "

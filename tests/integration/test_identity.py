@@ -151,7 +151,7 @@ def test_the_folder_of_another_study_is_refused(folder, command) -> None:
     """It was taken for this one's: nothing was trained, and the other study's values came back."""
     name = finished("one", folder / "x")
     for more in ((), ("--dry-run",)):
-        assert_refused(command("two.py", "--storage", "x", *more), name, "has no two", str(folder / "x"))
+        assert_refused(command("two.py", "--storage", "x", *more), "of one is kept there", "of two", str(folder / "x"))
     with pytest.raises(Refused, match=f"belongs to study {name}, but the ledger .* has no two"):
         opened("two", folder / "x")
     assert command("two.py", "--storage", "y").launched

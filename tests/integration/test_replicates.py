@@ -86,7 +86,7 @@ def run(actor: Actor, monkeypatch, tmp_path) -> str:
     ledger = actor.ledger
     number = ledger.ask()
     begun = ledger.begin(number)
-    outcome = trial._train(begun, number, {"resources": {"cpus_per_worker": 1}}, 0, 1, actor)
+    outcome = trial._train(begun, number, {"resources": {"cpus_per_worker": 1, "gpus_per_worker": 0}}, 0, 1, actor)
     return ledger.finish(number, begun["attempt"], outcome)
 
 

@@ -93,11 +93,19 @@ def finished(tmp_path_factory) -> Path:
 @pytest.fixture
 def study(finished, tmp_path, monkeypatch) -> Path:
     """The storage folder of a copy of it, whose tracking store and place are not of interest here."""
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    moved(finished, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "check_uri", lambda uri: None)
+    monkeypatch.setattr(run, "_mlflow_tags", lambda storage, uri: {})
     monkeypatch.setattr(run.Session, "run", lambda session: STARTED)
     return tmp_path / "studies" / "tiny"
+
+
+def moved(finished: Path, folder: Path) -> None:
+    """A copy in `folder` of what is in `finished`, as if that had been moved: of a copy nothing would be carried on."""
+    shutil.copytree(finished, folder, dirs_exist_ok=True)
+    place = folder / "studies" / "tiny" / "study.json"
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"folder": str(place.parent)}))
 
 
 STARTED = 77
@@ -468,7 +476,7 @@ def session(finished, tmp_path, monkeypatch) -> Iterator[Path]:
         def result(self, *arguments: object) -> dict[str, Any]:
             return {"facts": {}, "baselines": {}, "notes": []}
 
-    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    moved(finished, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "check_uri", lambda uri: None)
     monkeypatch.setattr(run, "InputCheck", Check)

@@ -107,7 +107,8 @@ def test_what_another_study_has_written_is_refused(tmp_path, theirs, ours, messa
     assert written.newest() == 4
     with pytest.raises(Foreign, match=message):
         Checkpoints(tmp_path, 2, ours).newest()
-    written.finish({"state": "complete"})
-    assert written.result() == {"state": "complete"}
+    result = {"state": "complete", "step": 4, "values": {}}
+    written.finish(result)
+    assert written.result() == result
     with pytest.raises(Foreign, match=message):
         Checkpoints(tmp_path, 2, ours).result()

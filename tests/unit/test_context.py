@@ -40,7 +40,15 @@ def test_the_worker_of_a_trial_is_told(with_cuda, monkeypatch, tmp_path, gpus, d
     monkeypatch.setattr(loop, "run", run)
     method = SimpleNamespace(remote=print)
     ledger = SimpleNamespace(report=method, describe=method)
-    begun = {"trainer": "splade", "config": {}, "attempt": 1, "seeds": [0], "store": None, "folder": str(tmp_path)}
+    begun = {
+        "trainer": "splade",
+        "config": {},
+        "attempt": 1,
+        "seeds": [0],
+        "store": None,
+        "folder": str(tmp_path),
+        "study": "a-1",
+    }
     job = {"resources": {"cpus_per_worker": 1, "gpus_per_worker": gpus}}
     with pytest.raises(KeyboardInterrupt):
         trial._train(begun, 0, job, 0, 1, ledger)

@@ -502,10 +502,11 @@ def test_the_check_of_a_studys_inputs_prints_the_notes(tmp_path, capsys):
     folder = beir(tmp_path / "c")
     with (folder / "corpus.jsonl").open("a") as file:
         file.write('{"_id": "empty", "text": ""}\n')
-    pairs = jsonl(tmp_path / "a.jsonl", *({"query": f"q{i}", "positive": f"p{i}"} for i in range(8)))
+    words = ("open", "close", "read", "write", "sort", "find", "join", "split")
+    pairs = jsonl(tmp_path / "a.jsonl", *({"query": f"to {word}", "positive": f"{word} it"} for word in words))
     config = {
         "train": {"source": str(pairs)}, "evaluation": {"source": str(folder)}, "batch_size": 4,
     }  # fmt: skip
     assert check.main("splade", json.dumps(config)) == 0
-    printed = json.loads(capsys.readouterr().out)
+    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert printed["notes"] == ["c: 1 document without any text, searched like the others"]

@@ -289,7 +289,7 @@ def test_a_text_that_is_no_path_may_be_called_as_a_file_here(tmp_path, monkeypat
 
 def test_study_file_that_raises(capsys, tmp_path) -> None:
     (tmp_path / "mine.py").write_text("1 / 0")
-    refused(capsys, "mine.py raises ZeroDivisionError", str(tmp_path / "mine.py"), "--storage", "/s")
+    refused(capsys, "mine.py, line 1 raises ZeroDivisionError", str(tmp_path / "mine.py"), "--storage", "/s")
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
