@@ -139,16 +139,16 @@ def test_what_another_study_has_sent_is_refused(tmp_path, uri) -> None:
     theirs.save(4, {"w": torch.zeros(1)}, {})
     with pytest.raises(Foreign, match=r"step-00000004\.1 belongs to study theirs, and this run to study ours"):
         ours.newest()
-    theirs.finish({"state": "complete"})
-    assert theirs.result() == {"state": "complete"}
+    theirs.finish(ENDED)
+    assert theirs.result() == ENDED
     with pytest.raises(Foreign, match=r"result\.json belongs to study theirs"):
         ours.result()
 
 
 def test_what_was_sent_before_files_carried_an_id_is_the_study_s(tmp_path, uri) -> None:
     """The folder on the store is named by the id."""
-    saved(tmp_path, uri, 4).finish({"state": "complete"})
-    assert StoredCheckpoints(tmp_path / "now", 2, uri, "k-1").result() == {"state": "complete"}
+    saved(tmp_path, uri, 4).finish(ENDED)
+    assert StoredCheckpoints(tmp_path / "now", 2, uri, "k-1").result() == ENDED
 
 
 @pytest.mark.parametrize("patience_s", [60.0, 0.0], ids=["for a while", "for good"])
