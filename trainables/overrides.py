@@ -90,4 +90,7 @@ def _sentence(item: Any, model: type[BaseModel] | None, title: str) -> str:
     message = item["msg"].removeprefix("Value error, ")
     if item["type"] == "value_error" and not key:
         return message
+    if isinstance(item["input"], Mapping):
+        # A whole section: what is wrong in it is said by the message.
+        return f"{key}: {message}"
     return f"{key}={item['input']!r}: {message[:1].lower()}{message[1:]}"

@@ -180,7 +180,12 @@ def test_input(inputs, setting, message) -> None:
 
 
 PAIRS = [
-    ("label above the range", "good.jsonl", "data.highest=4.5", r"good\.jsonl, line 2: column 'label' is 4.8"),
+    (
+        "label above the range",
+        "good.jsonl",
+        "data.lowest=0 data.highest=4.5",
+        r"good\.jsonl, line 2: column 'label' is 4.8",
+    ),
     ("label NaN", "nan.jsonl", "steps=3", r"nan\.jsonl, line 2: column 'label' is nan"),
     ("missing column", "columns.jsonl", "steps=3", r"columns\.jsonl, line 1: no column 'sentence2'"),
     ("dim above the size", "good.jsonl", "dims=[64,4096]", r"dims=\[64, 4096\]: the embeddings of backbone 'embedded'"),
@@ -196,7 +201,7 @@ def test_graded_pairs(tmp_path, file, setting, message) -> None:
     (tmp_path / "good.jsonl").write_text(pairs(1, 4.8, 2))
     (tmp_path / "nan.jsonl").write_text(pairs(1, math.nan, 2))
     (tmp_path / "columns.jsonl").write_text('{"sentence1": "a", "label": 1}\n')
-    given = [*(f"data.{split}={file}" for split in ("train", "validation", "test")), setting]
+    given = [*(f"data.{split}={file}" for split in ("train", "validation", "test")), *setting.split()]
     refused(command(tmp_path, "angle_split_search", *(w for value in given for w in ("--set", value))), message)
 
 

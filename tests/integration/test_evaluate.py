@@ -167,7 +167,6 @@ REFUSED = [
     ({"trials": "0,3"}, "--trials 0,3: trial 3 is pruned"),
     ({"trials": "2"}, "trial 2 of .* has no exported model"),
     ({"trials": "first"}, "--trials first: give 'best', or numbers of trials such as 0,3"),
-    ({"trials": ""}, "--trials : give 'best', or numbers"),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -74,7 +75,8 @@ def test_summary_and_screen(finished) -> None:
     for noise in ("WARNING", "(pid=", "INFO mlflow", "Traceback"):
         assert noise not in done.stderr
     assert done.stderr.count("collapsed at step") == 1
-    assert f"best model: {good['checkpoint']}\n" in done.stderr
+    assert good["checkpoint"] == "trials/0000/replicate-0/model"
+    assert re.search(rf"best model: \S*{good['checkpoint']}\n", done.stderr)
     assert "Error" not in (storage / "logs" / "driver.log").read_text()
     assert not (storage / "ray").exists()
 
