@@ -670,11 +670,14 @@ def test_sqlite_needs_a_writable_place_and_a_database(tmp_path, monkeypatch):
     check_uri(f"sqlite:///{tmp_path}/new/deep/mlflow.db")
     assert (tmp_path / "new" / "deep").is_dir()
     (tmp_path / "text.db").write_text("not a database at all")
-    with pytest.raises(ValueError, match="not an SQLite database"):
+    with pytest.raises(ValueError, match="no SQLite database"):
         check_uri(f"sqlite:///{tmp_path}/text.db")
     with pytest.raises(ValueError, match="cannot be opened"):
         check_uri(f"sqlite:///{tmp_path}/text.db/mlflow.db")
-    sqlite3.connect(tmp_path / "real.db").execute("create table t (x)").connection.close()
+    for name, table in (("foreign.db", "t"), ("real.db", "experiments")):
+        sqlite3.connect(tmp_path / name).execute(f"create table {table} (x)").connection.close()
+    with pytest.raises(ValueError, match="a database of something else"):
+        check_uri(f"sqlite:///{tmp_path}/foreign.db")
     check_uri(f"sqlite:///{tmp_path}/real.db")
     monkeypatch.chdir(tmp_path)
     assert absolute_uri("sqlite:///real.db") == f"sqlite:///{tmp_path}/real.db"
