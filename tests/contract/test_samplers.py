@@ -95,15 +95,15 @@ class Studied:
 
     def __init__(self, monkeypatch, folder: Path, study: Study, goal: Callable[..., dict[str, float]] = goal) -> None:
         self.storage, self.folder, self.study, self.goal = optuna.storages.InMemoryStorage(), folder, study, goal
-        monkeypatch.setattr(stored, "_storage", lambda url: self.storage)
+        monkeypatch.setattr(stored, "_storage", lambda url, fence=None: self.storage)
         self.open()
 
     def open(self, **arguments: Any) -> None:
-        # Not a file's URL: those are looked for.
-        self.ledger = Ledger("toy", "embedded", self.study, self.folder, "memory://", **arguments)
+        self.ledger = Ledger("toy", "embedded", self.study, self.folder, **arguments)
 
     def die(self) -> None:
         self.ledger.journal.close()
+        self.ledger._lease.release()
         self.ledger._lock.release()
         del self.ledger
 
