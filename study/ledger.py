@@ -568,7 +568,8 @@ class Ledger:
     def _enqueue_failed(self) -> None:
         """Put the parameters of failed trials back in the queue; the failed ones stay on record."""
         for row in list(self._rows.values()):
-            if row.state == "failed" and not self._retried(row):
+            # What the config refused it would refuse again.
+            if row.state == "failed" and not row.refused and not self._retried(row):
                 self._study.enqueue_trial(row.params, user_attrs={"retry_of": row.number})
 
     def _retried(self, row: Row) -> bool:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from trainables import overrides
+from trainables.data.once import read_once
 from trainables.errors import told
 from trainables.recipe import TrainerConfig
 
@@ -42,13 +43,14 @@ def main(name: str, text: str, changes: str = "[{}]") -> int:
     module = importlib.import_module(f"trainables.{name}.config")
     try:
         config = overrides.validate(module.Config, json.loads(text))
-        print(f"{DOING}reading the data", flush=True)
-        prepared = asdict(module.prepare(config))
-        configs = [overrides.apply(config, change) for change in json.loads(changes)]
-        for place, one in enumerate(configs, start=1):
-            print(f"{DOING}one step with backbone {one.backbone!r} ({place} of {len(configs)})", flush=True)
-            prepared["notes"] = list(dict.fromkeys([*prepared["notes"], *step(name, one)]))
-            gc.collect()
+        with read_once():
+            print(f"{DOING}reading the data", flush=True)
+            prepared = asdict(module.prepare(config))
+            configs = [overrides.apply(config, change) for change in json.loads(changes)]
+            for place, one in enumerate(configs, start=1):
+                print(f"{DOING}one step with backbone {one.backbone!r} ({place} of {len(configs)})", flush=True)
+                prepared["notes"] = list(dict.fromkeys([*prepared["notes"], *step(name, one)]))
+                gc.collect()
         if prepared["notes"]:
             prepared["facts"]["data.notes"] = "; ".join(prepared["notes"])
     except (ValueError, OSError) as error:

@@ -113,9 +113,12 @@ def run(recipe_module: Any, config: TrainerConfig, context: Context) -> Outcome:
     checkpoints = _checkpoints(context)
     recorded = distributed.broadcast_object(checkpoints.result() if context.rank == 0 else None)
     if isinstance(recorded, dict):
+        records = recorded.pop("records", [])
         if context.rank == 0:
             # A kill may have come between the result and this.
             checkpoints.drop_steps()
+            if records:
+                context.report(records, True)
         return Outcome(**recorded)
     if context.rank == 0:
         checkpoints.claim()
@@ -305,8 +308,8 @@ class _Run:
                 if key.startswith(prefix) and key.removeprefix(prefix) in ("step", "exp_avg", "exp_avg_sq")
             }
         self.step = step
-        self.history = self._history(meta["history"])
         self.values, self.per_item = meta["values"], meta["per_item"]
+        self.history = self._history(meta["history"])
         self.seconds, self.step_seconds = meta["seconds"], meta["step_seconds"]
         self.unsent = meta["records"]
         log.info("carrying on from step %d", self.step)
@@ -317,8 +320,11 @@ class _Run:
             return History.restored(saved)
         stage, place = self.config.stage_of(self.step - 1)
         history = History(stage.name, stage.steps, self.step - 1 - place)
+        validation = [name for name in self.values if "." not in name]
+        history.evaluated({name: self.values[f"untrained.{name}"] for name in validation})
         for signals in saved[history.before :]:
             history.add(signals)
+        history.evaluated({name: self.values[name] for name in validation})
         return history
 
     def _optimiser_tensors(self):
@@ -332,7 +338,9 @@ class _Run:
         if self.context.rank == 0:
             if state == "complete":
                 self.checkpoints.export(self.recipe.export)
-            self.checkpoints.finish(asdict(outcome))
+            # What the ledger has refused, as one that was replaced does, is for the next one.
+            refused = {"records": self.unsure} if self.unsure else {}
+            self.checkpoints.finish(asdict(outcome) | refused)
         return outcome
 
     def _elapsed(self) -> float:

@@ -528,6 +528,21 @@ def test_parameters_that_the_config_refuses_fail_their_trial_alone(tmp_path, mon
     assert again.conclude()["status"] == "finished"
 
 
+def test_refused_parameters_are_not_run_again_with_the_failed_ones(tmp_path, monkeypatch) -> None:
+    ledger = opened(tmp_path, toy(config=Picky(steps=10), budget=Budget(trials=3)))
+    number = ledger.ask()
+    ledger.begin(number)
+    ledger.finish(number, 1, None, "OutOfMemoryError: no")
+    monkeypatch.setattr(Picky, "refused", lambda config: True)
+    assert ledger.ask() is None
+    monkeypatch.setattr(Picky, "refused", lambda config: False)
+    dies(ledger)
+    again = opened(tmp_path, toy(config=Picky(steps=10), budget=Budget(trials=3)), retry_failed=True)
+    assert run_trial(again) == 3
+    assert again.ask() is None
+    assert [row["retry_of"] for row in again.summary()["trials"]] == [None, None, None, 0]
+
+
 def test_a_refusal_that_a_kill_cut_short_is_told(tmp_path, monkeypatch) -> None:
     ledger = opened(tmp_path, toy(config=Picky(steps=10)))
     monkeypatch.setattr(Picky, "refused", lambda config: True)

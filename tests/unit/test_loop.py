@@ -202,6 +202,9 @@ def test_a_checkpoint_that_holds_every_step_is_carried_on(tmp_path, monkeypatch)
     seen: dict = {}
     judged(tmp_path / "old", seen, attempt=2, config=config)
     assert json.loads(seen[9])["blocks"] == json.loads(whole[9])["blocks"]
+    evaluated = json.loads(seen[9])["evaluations"]
+    assert {name for name in meta["values"] if "." not in name} == evaluated.keys()
+    assert all([step for step, _ in found] == [0, done] for found in evaluated.values())
 
 
 @pytest.mark.parametrize("report_every_s", [0.0, 3600.0])
@@ -224,3 +227,30 @@ def test_what_a_ledger_refuses_when_it_says_stop_is_sent_again(tmp_path, monkeyp
     assert ended.state == "stopped"
     train(tmp_path, arrived, attempt=2, config=config)
     assert sorted({record["step"] for record in arrived}) == list(range(13))
+
+
+def test_what_a_ledger_refuses_at_a_collapse_is_sent_by_the_next_gang(tmp_path) -> None:
+    """The replicate has ended then, and only its result is looked at again."""
+
+    class Collapsing(Line):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rules = (lambda history: "hopeless" if history.done >= 5 else None,)
+
+    class Refusing(Context):
+        def report(self, records, wait):
+            refused = any(record["step"] >= 3 for record in records)
+            arrived.extend([] if refused else records)
+            return "taken over" if refused else None
+
+    class Taking(Context):
+        def report(self, records, wait):
+            arrived.extend(records)
+
+    arrived: list = []
+    module = types.SimpleNamespace(build=lambda config, context: Collapsing())
+    for attempt, kind in enumerate((Refusing, Taking), start=1):
+        context = kind(seed=0, folder=tmp_path, device=torch.device("cpu"), attempt=attempt)
+        ended = loop.run(module, CONFIG, context)
+        assert (ended.state, ended.reason, ended.step) == ("collapsed", "hopeless", 5)
+    assert sorted({record["step"] for record in arrived}) == list(range(6))

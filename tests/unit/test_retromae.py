@@ -303,6 +303,14 @@ def test_a_decoder_that_ignores_the_embedding():
     assert verdict(history(embedding_gain=lambda t: 0.0002), limits={"decoder_grace": 70})[0] == 70
 
 
+def test_a_span_without_a_measurement_of_the_embedding_is_no_reason():
+    """A probe may be rarer than the blocks that a long run is judged by."""
+    gaps = [entry if n % 1_000 == 0 else {k: v for k, v in entry.items() if k != "embedding_gain"}
+            for n, entry in enumerate(history(steps=3_100, pretrained=3_100))]  # fmt: skip
+    asked = {"probe_every": 1_000, "objective": "retromae"}
+    assert verdict(gaps, limits={"probes": 1}, steps=12_345, pretraining=asked) is None
+
+
 def test_a_loss_that_jumps_and_stays():
     step, reason = verdict(history(decoder_loss=lambda t: 2.0 if t < 50 else 6.0, encoder_loss=lambda t: 2.0))
     assert 55 <= step <= 60

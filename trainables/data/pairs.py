@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trainables.data import assemble, local
 from trainables.data.labels import Labels
+from trainables.data.once import once
 from trainables.places import PAIRS
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class PairSet:
     """What was left out, a sentence each."""
 
 
+@once
 def pair_sets(data: PairData, cache: Path | None = None) -> dict[Role, PairSet]:
     """The three splits that `data` names.
 

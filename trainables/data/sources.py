@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainables.data import assemble
+from trainables.data.once import once
 from trainables.data.types import Collection, TrainingSet
 from trainables.places import COLLECTION, EXAMPLES, Parts, Place
 from trainables.recipe import EvaluationData, Split, TrainData
@@ -20,6 +21,7 @@ class EvaluationSet:
     query_ids: tuple[str, ...]
 
 
+@once
 def training_set(data: TrainData, cache: Path | None = None) -> TrainingSet:
     """The examples that `data` names. ValueError where they cannot be read, with what to change."""
     kind, rest = source_kind(data.source, EXAMPLES)
@@ -43,6 +45,7 @@ def training_set(data: TrainData, cache: Path | None = None) -> TrainingSet:
     return read_examples(Path(rest), data)
 
 
+@once
 def evaluation_sets(data: EvaluationData, cache: Path | None = None) -> dict[Split, EvaluationSet]:
     """Validation and test; both have the same `collection` object unless there is a `test_source`.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trainables.data import assemble, local
+from trainables.data.once import once
 from trainables.data.order import indices
 from trainables.data.packing import pack
 from trainables.data.sources import source_kind
@@ -139,6 +140,7 @@ class StreamedTexts:
         raise ValueError(f"{self.name}: the stream has no texts")
 
 
+@once
 def text_set(data: TextData, cache: Path | None = None) -> TextSet:
     """The texts that `data` names, not packed yet.
 

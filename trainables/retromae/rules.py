@@ -43,7 +43,8 @@ def rules(config: Config, entropy: float | None) -> tuple[Rule, ...]:
         span = max(history.window(limits.window), limits.probes * config.pretraining.probe_every)
         if history.stage != "pretrain" or history.done < max(span, new_layers(history)):
             return None
-        gain = max(block.middle for block in history.past("embedding_gain", span))
+        gains = [block.middle for block in history.past("embedding_gain", span)]
+        gain = max(gains, default=NOTHING)
         if gain >= NOTHING:
             return None
         return (
