@@ -67,9 +67,10 @@ class History:
             self._close(signals)
         self.fresh = len(self._blocks) > known
 
-    def evaluated(self, values: Signals) -> None:
-        """An evaluation on validation data after the newest step; of a block, the last one is kept."""
-        step = self.before + self.done
+    def evaluated(self, values: Signals, step: int | None = None) -> None:
+        """An evaluation on validation data after `step` of all, the newest where it is not said; of a block, the last
+        one is kept."""
+        step = self.before + self.done if step is None else step
         for name, value in values.items():
             known = self._evaluations.setdefault(name, [])
             if known and known[-1][0] > 0 and (known[-1][0] - 1) // self.size == (step - 1) // self.size:

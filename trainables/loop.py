@@ -321,7 +321,7 @@ class _Run:
         stage, place = self.config.stage_of(self.step - 1)
         history = History(stage.name, stage.steps, self.step - 1 - place)
         validation = [name for name in self.values if "." not in name]
-        history.evaluated({name: self.values[f"untrained.{name}"] for name in validation})
+        history.evaluated({name: self.values[f"untrained.{name}"] for name in validation}, step=0)
         for signals in saved[history.before :]:
             history.add(signals)
         history.evaluated({name: self.values[name] for name in validation})

@@ -204,7 +204,7 @@ def test_a_checkpoint_that_holds_every_step_is_carried_on(tmp_path, monkeypatch)
     assert json.loads(seen[9])["blocks"] == json.loads(whole[9])["blocks"]
     evaluated = json.loads(seen[9])["evaluations"]
     assert {name for name in meta["values"] if "." not in name} == evaluated.keys()
-    assert all([step for step, _ in found][:2] == [0, done] for found in evaluated.values())
+    assert [[step for step, _ in found][:2] for found in evaluated.values()] == [[0, done]]
 
 
 @pytest.mark.parametrize("report_every_s", [0.0, 3600.0])
