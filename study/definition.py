@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -66,7 +67,7 @@ def differences(
         younger = old is _ABSENT and by_class.get(key, _ABSENT) == new
         gone = new is _ABSENT and key in were_default and key not in by_class
         if old != new and not younger and not gone:
-            found.append(f"{key} was {_shown(old)}, now {_shown(new)}")
+            found.append(f"{key} was {_shown(old)}, now {_shown(new)}{_keep(key, old, new, by_class)}")
     return found
 
 
@@ -81,6 +82,13 @@ def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from _expanded(flat(item, f"{key}.{place}.") or {f"{key}.{place}": {}}).items()
     else:
         yield key, value
+
+
+def _keep(key: str, old: Any, new: Any, by_class: Mapping[str, Any]) -> str:
+    """How the old value of a config key is asked for where nobody has asked for the new one."""
+    if old is _ABSENT or not key.startswith("config.") or by_class.get(key, _ABSENT) != new:
+        return ""
+    return f" (the default; --set '{key.removeprefix('config.')}={json.dumps(old)}' keeps the old one)"
 
 
 def _shown(value: Any) -> str:

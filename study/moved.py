@@ -21,6 +21,12 @@ from trainables.recipe import TrainerConfig
 Moves = dict[str, dict[str, str]]
 """Key of the config -> path as the study was begun with it -> path now."""
 
+ANEW = (
+    "begin anew: with --fresh, or in another folder with --storage; where --ledger or STUDY_LEDGER names a database, "
+    "in another one of those"
+)
+"""How a study of the same name is begun beside one that is there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Begun:
@@ -58,7 +64,7 @@ class Begun:
         if found:
             raise ValueError(
                 f"the study {name} was begun with other inputs: {'; '.join(dict.fromkeys(found))}. Undo the change, "
-                "name another folder with --storage, or begin anew with --fresh"
+                f"or {ANEW}"
             )
 
     def name(self, key: str, value: Any) -> Any:

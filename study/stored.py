@@ -23,7 +23,7 @@ from study.definition import at_default, defaults, differences, flat
 from study.files import check_sqlite
 from study.lease import TABLE as LEASES
 from study.lease import known, patience
-from study.moved import Begun, since
+from study.moved import ANEW, Begun, since
 from study.sampling import Sampler, control_of, pruner
 from study.space import explore
 from study.spec import Study
@@ -234,23 +234,17 @@ def check_same(attributes: Mapping[str, Any], spec: Study, name: str, checkpoint
     if version > FORMAT:
         raise Refused(
             f"the ledger of {name} has format {version}, this version reads {FORMAT}: "
-            "use the newer version it was written with, name another folder with --storage, or begin anew with --fresh"
+            f"use the newer version it was written with, or {ANEW}"
         )
     different = differences(stored, definition(spec), defaults(spec), attributes.get("at_default", ()))
     if different:
         shown = "; ".join(different[:5])
         more = f" and {len(different) - 5} more" if len(different) > 5 else ""
-        raise Different(
-            f"the study {name} was begun differently: {shown}{more}. Undo the change, name another folder with "
-            "--storage, or begin anew with --fresh"
-        )
+        raise Different(f"the study {name} was begun differently: {shown}{more}. Undo the change, or {ANEW}")
     kept = attributes.get("checkpoints")
     if place_of(kept or "") != place_of(checkpoints or ""):
         where, option = (kept, f"--checkpoints {kept}") if kept else ("its storage folder", "no --checkpoints")
-        raise Refused(
-            f"the study {name} has its checkpoints in {where}; give {option}, or another "
-            "folder with --storage, or begin anew with --fresh"
-        )
+        raise Refused(f"the study {name} has its checkpoints in {where}; give {option}, or {ANEW}")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import torch
 
 from benchmarks import architectures
 from trainables import check, encoders, overrides, vocabulary
+from trainables.data import local
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINERS = sorted(path.parent.name for path in (ROOT / "trainables").glob("*/recipe.py"))
@@ -270,3 +271,14 @@ def test_one_backbone_is_in_memory_at_a_time(tmp_path, backbone, capsys, monkeyp
     code, _ = checked("splade", made, capsys, [{}, {"backbone": str(backbone("distilbert"))}])
     assert code == 0
     assert alive == [before, before]
+
+
+def test_data_are_read_once_whatever_the_number_of_models(tmp_path, backbone, capsys, monkeypatch) -> None:
+    read: list[str] = []
+    real = local.read_examples, local.read_beir
+    monkeypatch.setattr(local, "read_examples", lambda *a: (read.append("examples"), real[0](*a))[1])
+    monkeypatch.setattr(local, "read_beir", lambda *a: (read.append("collection"), real[1](*a))[1])
+    made = config("splade", tmp_path, backbone=str(backbone()))
+    code, _ = checked("splade", made, capsys, [{}, {"backbone": str(backbone("distilbert"))}])
+    assert code == 0
+    assert read == ["examples", "collection"]

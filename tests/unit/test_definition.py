@@ -107,3 +107,12 @@ def test_keys_at_their_default_are_known() -> None:
     assert at_default(dumped(STUDY), defaults(STUDY)) == [
         "dims", "goals.0.weight", "labels.a", "part.schedule"
     ]  # fmt: skip
+
+
+def test_a_default_that_nobody_asked_for_is_told_with_the_way_back() -> None:
+    by_class = {"config.data.highest": None, "config.steps": 100}
+    before = {"config.data.highest": 5.0, "config.steps": 10}
+    assert differences(before, {"config.data.highest": None, "config.steps": 20}, by_class) == [
+        "config.data.highest was 5.0, now None (the default; --set 'data.highest=5.0' keeps the old one)",
+        "config.steps was 10, now 20",
+    ]
