@@ -147,10 +147,14 @@ class Engine:
             where += f", accelerator {wanted.accelerator}"
         if wanted.labels:
             where += f", labels {wanted.labels}"
-        lower = "resources.workers" + (" or resources.gpus_per_worker" if wanted.gpus_per_worker else "")
+        asks = {"cpus_per_worker": True, "gpus_per_worker": wanted.gpus_per_worker, "workers": wanted.workers > 1,
+                "accelerator": wanted.accelerator, "labels": wanted.labels}  # fmt: skip
+        change = ", ".join(name for name, asked_for in asks.items() if asked_for)
+        larger = "name a larger cluster by --address"
+        grow = larger if self._temporary is not None else f"let the cluster grow with --max-nodes, or {larger}"
         raise Unreachable(
             f"a trial needs {asked} ({wanted.workers} worker(s), {where}), the cluster has {found} on {len(here)} "
-            f"node(s); lower {lower}, let the cluster grow with --max-nodes, or name a larger one by --address"
+            f"node(s); ask for less with --resources ({change}), or {grow}"
         )
 
     def fit(self, study: Study) -> None:

@@ -27,7 +27,7 @@ from study.places import inside, resolved
 from study.plan import plan
 from study.processes import descendants, kill
 from study.screen import View, forget, keep_screen, listen
-from study.space import explore
+from study.space import check_settings, explore
 from study.tracking_probe import run_tags
 from study.tracking_uri import SQLITE, absolute_uri, check_uri, masked, sqlite_uri
 from study.variants import variants
@@ -228,6 +228,7 @@ def requested(options: argparse.Namespace, elsewhere: bool = False) -> tuple[str
     if "cache" in settings:
         raise ValueError("--set cache: a study keeps its cache in its own folder; name that one with --storage")
     study = spec.changed(found[profile], settings, _changes(options))
+    check_settings(study, settings)
     if elsewhere:
         inputs.check_elsewhere(study, explore(study), settings)
         return name, path, profile, study
@@ -270,10 +271,15 @@ class InputCheck:
     def at_work(self) -> bool:
         return self.process.poll() is None
 
-    def result(self, say: Callable[[str], None]) -> dict[str, Any]:
-        """{"facts": ..., "baselines": ..., "notes": [...]}; ValueError with the refusal. Says what takes long."""
+    def result(self, say: Callable[[str], None], stopped: Callable[[], bool] = lambda: False) -> dict[str, Any]:
+        """{"facts": ..., "baselines": ..., "notes": [...]}; ValueError with the refusal. Says what takes long.
+
+        Raises KeyboardInterrupt as soon as it is `stopped`.
+        """
         said = ""
         while self.process.poll() is None:
+            if stopped():
+                raise KeyboardInterrupt
             if self.doing != said and time.monotonic() - self.began > PATIENCE_S:
                 said = self.doing
                 say(f"checking the inputs: {said}")
@@ -329,15 +335,20 @@ class Session:
                 space = explore(self.study)
                 contents = inputs.contents(self.study, space)
                 try:
-                    found = check.result(display.message)
-                except RuntimeError:
+                    found = check.result(display.message, lambda: self.signals > 0)
+                except RuntimeError as error:
                     # A stop of a Ray job signals every process of it, the check's too.
                     if self.signals:
-                        display.message("interrupted; the same command carries on")
-                        return INTERRUPTED
+                        raise KeyboardInterrupt from error
                     raise
+            if self.signals:
+                raise KeyboardInterrupt
             self.before.check(self.name, self.study, space, found["facts"], contents)
             return self._conduct(self.engine, found, contents, display, out)
+        except KeyboardInterrupt:
+            display.close(None)
+            display.message("interrupted before anything was begun")
+            return INTERRUPTED
         except Exception as error:
             display.close(None)
             if isinstance(error, (ValueError, Held)) and not self.begun:
@@ -488,11 +499,12 @@ def _whole_summary(storage: Path) -> dict[str, Any] | None:
 
 
 def _set_aside(storage: Path, lock: Lock) -> Lock:
-    """Move a study's folder beside itself, and take the lock of the new one."""
+    """Move a study's folder beside itself, say where it is, and take the lock of the new one."""
     newest = max(path.lstat().st_mtime for path in identity.traces(storage))
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(newest))
     lock.release()
-    storage.rename(storage.with_name(f"{storage.name}.{stamp}"))
+    aside = storage.rename(storage.with_name(f"{storage.name}.{stamp}"))
+    print(f"the study that was there is kept in {_short(aside)}", file=sys.stderr, flush=True)
     return Lock(storage / "lock")
 
 

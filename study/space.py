@@ -98,13 +98,7 @@ def explore(spec: Study) -> dict[str, BaseDistribution]:
     Raises ValueError for a name that the config lacks, for parameters that it refuses, for a point outside the
     space, and for a space that the study's sampler cannot sample.
     """
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        probe = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
-        seen = [_probed(spec, probe.ask()) for _ in range(PROBES)]
-    finally:
-        optuna.logging.set_verbosity(verbosity)
+    seen = _probes(spec)
     found = {name: distribution for space in seen for name, distribution in space.items()}
     for point in spec.points:
         for name, value in point.items():
@@ -113,6 +107,28 @@ def explore(spec: Study) -> dict[str, BaseDistribution]:
     if spec.sampler == "qmc":
         _check_quasi_random(seen)
     return found
+
+
+def check_settings(spec: Study, settings: Iterable[str]) -> None:
+    """ValueError for a key of `--set` that no trial would take, because the space suggests it for all of them."""
+    suggested = set.intersection(*(set(space) for space in _probes(spec)))
+    for key in settings:
+        if key in suggested and all(key in control for control in spec.controls):
+            raise ValueError(
+                f"--set {key}: the search space suggests {key} for every trial, so that this value would never be "
+                "used; leave it out, or copy the study file and change its space"
+            )
+
+
+def _probes(spec: Study) -> list[dict[str, BaseDistribution]]:
+    """What the space suggests in some trials that are drawn at random."""
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        probe = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+        return [_probed(spec, probe.ask()) for _ in range(PROBES)]
+    finally:
+        optuna.logging.set_verbosity(verbosity)
 
 
 def _probed(spec: Study, trial: optuna.Trial) -> dict[str, BaseDistribution]:

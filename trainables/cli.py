@@ -9,28 +9,34 @@ import argparse
 import importlib
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from trainables import overrides, paths
 from trainables.arguments import parsed
-from trainables.checkpoints import newest_attempt
+from trainables.checkpoints import newest_attempt, write_text
 from trainables.errors import failure, told
 from trainables.places import typed
+from trainables.recipe import TrainerConfig
 
 
 def main(name: str, arguments: list[str] | None = None) -> int:
-    """Exit code: 0 trained, 1 the training failed, 2 the request is wrong."""
+    """Exit code: 0 trained, 1 the training failed, 2 the request is wrong, 130 interrupted."""
     module = importlib.import_module(f"trainables.{name}.config")
     base = module.Config()
     parser = argparse.ArgumentParser(
         prog=f"python -m trainables.{name}",
-        description=f"Train one {name} configuration in this process. The same command carries on.",
+        description=f"Train one {name} configuration in this process. Ctrl-C checkpoints and ends it, the same command "
+        "carries on; another configuration needs another --folder.",
         epilog="keys of --set: " + ", ".join(overrides.keys(base)),
     )
-    parser.add_argument("--folder", type=typed, default=Path("runs") / name, help="checkpoints, result and model")
+    parser.add_argument(
+        "--folder", type=typed, default=Path("runs") / name, help="checkpoints, result and model (default: %(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a config value")
     options = parsed(parser, arguments)
@@ -41,6 +47,7 @@ def main(name: str, arguments: list[str] | None = None) -> int:
         config = paths.located(overrides.apply(base, values), Path.cwd())
         paths.check(config)
         attempt = _next_attempt(options.folder)
+        _check_same(options.folder, _settings(name, options.seed, config))
     except (ValueError, OSError) as error:
         print(f"error: {told(error)}", file=sys.stderr)
         return 2
@@ -52,6 +59,12 @@ def main(name: str, arguments: list[str] | None = None) -> int:
     except OSError as error:
         print(f"error: the training failed: {failure(error)}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("stopped at once; the same command carries on from the newest checkpoint", file=sys.stderr)
+        return 130
+    if outcome.state == "stopped":
+        print(f"{outcome.reason} at step {outcome.step}; the same command carries on", file=sys.stderr)
+        return 130
     if int(os.environ.get("RANK", "0")) == 0:
         print(json.dumps({"state": outcome.state, "reason": outcome.reason, "values": outcome.values}, indent=2))
     return 0
@@ -76,13 +89,28 @@ def _train(name, config, folder: Path, seed: int, attempt: int):
             text = "  ".join(f"{key} {value:.4g}" for key, value in shown.items())
             print(f"{time.monotonic() - started:7.1f}s  step {record['step']:>6}  {text}", file=sys.stderr, flush=True)
 
-    context = Context(
+    asked_to_stop: list[str] = []
+
+    def stop(number: int, frame: object) -> None:
+        if asked_to_stop:
+            raise KeyboardInterrupt
+        asked_to_stop.append(f"stopped by {signal.Signals(number).name}")
+
+    class Stoppable(Context):
+        def report(self, records, wait):
+            super().report(records, wait)
+            return asked_to_stop[0] if asked_to_stop else None
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    context = Stoppable(
         seed=seed, folder=folder, device=device, world_size=world_size, on_records=show,
         rank=int(os.environ.get("RANK", "0")), attempt=attempt,
     )  # fmt: skip
     try:
         return loop.run(importlib.import_module(f"trainables.{name}.recipe"), config, context)
     finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
         if world_size > 1:
             dist.destroy_process_group()
 
@@ -92,3 +120,31 @@ def _next_attempt(folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):
         return newest_attempt(folder) + 1
+
+
+def _settings(name: str, seed: int, config: TrainerConfig) -> dict[str, Any]:
+    """What the run in a folder must have in common with one that carries it on, as JSON values."""
+    keys = (key for key in overrides.keys(config) if key not in ("cache", "threads"))
+    found = {"trainer": name, "seed": seed} | {key: paths.value_of(config, key) for key in keys}
+    return json.loads(json.dumps(found))
+
+
+def _check_same(folder: Path, settings: dict[str, Any]) -> None:
+    """Put the settings on record in the folder; ValueError where a run with others has been begun there."""
+    record = folder / "run.json"
+    if not (folder / "result.json").exists() and not any(folder.glob("step-*")):
+        if int(os.environ.get("RANK", "0")) == 0:
+            write_text(record, json.dumps(settings, indent=2))
+        return
+    if not record.exists():
+        raise ValueError(f"--folder {folder}: a run whose settings are not on record is there; name another folder")
+    try:
+        before = json.loads(record.read_text())
+        changed = [f"{k} was {before.get(k)!r}, now {v!r}" for k, v in settings.items() if before.get(k) != v]
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"{record} cannot be read ({told(error)}); name another --folder") from None
+    if changed:
+        raise ValueError(
+            f"--folder {folder}: the run there was begun differently: {'; '.join(changed[:5])}. Undo the change, or "
+            "name another folder"
+        )
