@@ -66,6 +66,7 @@ REQUESTS = [
     (["splade_k_search", "--set", "optimiser.rl=4"], "unknown key 'optimiser.rl'; did you mean 'optimiser.lr'"),
     (["splade_k_search", "--set", "steps"], "--set takes KEY=VALUE, not 'steps'"),
     (["splade_k_search", "--set", "steps=many"], "steps='many': input should be a valid integer"),
+    (["splade_k_search", "--set", "k=2"], "--set k: the search space suggests k for every trial"),
     (["splade_k_search", "--set", "k=0"], "k=0: input should be greater than 0"),
     (["splade_k_search", "--set", "k=-2"], "k=-2: input should be greater than 0"),
     (["splade_k_search", "--set", "k=NaN"], "k=nan: input should be"),
