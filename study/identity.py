@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from study.journal import Damaged
+from study.journal import entries, first
 from study.row import Row
 from study.stored import FINAL, Refused
 from trainables.checkpoints import write_text
@@ -63,7 +63,7 @@ def check(storage: Path, study_id: str | None, name: str, ledger: str) -> None:
     """
     has = f"the ledger {ledger} has {study_id} under this name" if study_id else f"the ledger {ledger} has no {name}"
     advice = "name the --storage and the --ledger that belong together, or another --storage to begin anew"
-    for where, found in (("", _recorded(storage).get("id")), ("/journal.jsonl", _first(storage).get("id"))):
+    for where, found in (("", _recorded(storage).get("id")), ("/journal.jsonl", first(storage / "journal.jsonl").get("id"))):
         if found is not None and found != study_id:
             raise Refused(f"--storage {storage}{where} belongs to study {found}, but {has}; {advice}")
     if study_id is None and next(_trials(storage), None) is not None:
@@ -87,10 +87,7 @@ def check_launch(storage: Path, study_id: str, newest: Launch | None, where: str
 
 def launches(storage: Path) -> set[str]:
     """Tokens of all launches that the folder's journal knows."""
-    path = storage / "journal.jsonl"
-    if not path.exists():
-        return set()
-    return {entry["launch"] for entry in _entries(path, "study") if "launch" in entry}
+    return {entry["launch"] for entry in entries(storage / "journal.jsonl", "study") if "launch" in entry}
 
 
 def take(storage: Path, study_id: str, rows: Mapping[int, Row]) -> None:
@@ -98,7 +95,7 @@ def take(storage: Path, study_id: str, rows: Mapping[int, Row]) -> None:
 
     `rows` are the ledger's trials, with which the trials of a folder without an id have to agree.
     """
-    if _recorded(storage).get("id") is None and _first(storage).get("id") is None:
+    if _recorded(storage).get("id") is None and first(storage / "journal.jsonl").get("id") is None:
         _check_trials(storage, study_id, rows)
         for folder in _trials(storage):
             _stamp(folder, study_id)
@@ -169,27 +166,7 @@ def _stamped(folder: Path) -> list[Path]:
 
 def _params(storage: Path) -> dict[int, dict[str, Any]]:
     """Number -> parameters of each trial in the journal."""
-    path = storage / "journal.jsonl"
-    if not path.exists():
-        return {}
-    return {entry["trial"]: entry["params"] for entry in _entries(path, "trial")}
-
-
-def _entries(path: Path, op: str) -> Iterator[dict[str, Any]]:
-    """The journal's entries of one kind; of the others, which are nearly all, no more is read than how they begin."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.startswith(f'{{"op":"{op}"') and line.endswith("\n"):
-                yield _entry(path, number, line)
-
-
-def _entry(path: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        entry = json.loads(line)
-        entry["op"]
-    except (KeyError, TypeError, ValueError):
-        raise Damaged(f"{path}, line {number}: no entry of a study's journal; the file is damaged") from None
-    return entry
+    return {entry["trial"]: entry["params"] for entry in entries(storage / "journal.jsonl", "trial")}
 
 
 def _trials(storage: Path) -> Iterator[Path]:
@@ -197,16 +174,6 @@ def _trials(storage: Path) -> Iterator[Path]:
     for folder in sorted(storage.glob("trials/*/replicate-*")):
         if (folder / "result.json").exists() or any(folder.glob("step-*")):
             yield folder
-
-
-def _first(storage: Path) -> dict[str, Any]:
-    """The journal's first entry; {} where there is none."""
-    path = storage / "journal.jsonl"
-    if not path.exists():
-        return {}
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        line = lines.readline()
-    return _entry(path, 1, line) if line.endswith("\n") else {}
 
 
 def _recorded(storage: Path) -> dict[str, str]:
