@@ -498,8 +498,7 @@ def _set_aside(storage: Path, lock: Lock) -> Lock:
 
 def _mlflow_tags(storage: Path, tracking_uri: str) -> dict[str, str] | None:
     """Tags of the study's run in this tracking store; None where the store does not have what the folder says."""
-    path = storage / "summary.json"
-    recorded = json.loads(path.read_text())["mlflow"] if path.exists() else {}
+    recorded = (_whole_summary(storage) or {}).get("mlflow", {})
     if recorded.get("tracking_uri") != masked(tracking_uri) or not recorded.get("parent_run_id"):
         return None
     return run_tags(tracking_uri, recorded["parent_run_id"])

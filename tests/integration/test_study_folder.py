@@ -27,6 +27,7 @@ from study.lock import Lock
 from study.spec import load
 from study.stored import Refused
 from study.tracking_runs import State
+from study.tracking_uri import absolute_uri
 from trainables.checkpoints import Checkpoints, newest_attempt, problem_of
 
 STUDY = """
@@ -95,8 +96,9 @@ def study(finished, tmp_path, monkeypatch) -> Path:
     """The storage folder of a copy of it, whose tracking store and place are not of interest here."""
     moved(finished, tmp_path)
     monkeypatch.chdir(tmp_path)
+    tracked(tmp_path / "studies" / "tiny")
     monkeypatch.setattr(run, "check_uri", lambda uri: None)
-    monkeypatch.setattr(run, "_mlflow_tags", lambda storage, uri: {})
+    monkeypatch.setattr(run, "run_tags", lambda uri, run_id: {})
     monkeypatch.setattr(run.Session, "run", lambda session: STARTED)
     return tmp_path / "studies" / "tiny"
 
@@ -106,6 +108,13 @@ def moved(finished: Path, folder: Path) -> None:
     shutil.copytree(finished, folder, dirs_exist_ok=True)
     place = folder / "studies" / "tiny" / "study.json"
     place.write_text(json.dumps(json.loads(place.read_text()) | {"folder": str(place.parent)}))
+
+
+def tracked(storage: Path) -> None:
+    """Put into the summary that the default tracking store has everything."""
+    summary = json.loads((storage / "summary.json").read_text())
+    summary["mlflow"] |= {"tracking_uri": absolute_uri(run.DEFAULT_TRACKING), "parent_run_id": "a run", "pending": 0}
+    (storage / "summary.json").write_text(json.dumps(summary))
 
 
 STARTED = 77
