@@ -25,7 +25,7 @@ from typing import Any
 from study.journal import entries, first
 from study.row import Row
 from study.stored import FINAL, Refused
-from trainables.checkpoints import write_text
+from trainables.checkpoints import problem_of, whole_result, write_text
 
 FILE = "study.json"
 LAUNCH, HOST, FOLDER = "study.launch", "study.host", "study.folder"
@@ -63,7 +63,10 @@ def check(storage: Path, study_id: str | None, name: str, ledger: str) -> None:
     """
     has = f"the ledger {ledger} has {study_id} under this name" if study_id else f"the ledger {ledger} has no {name}"
     advice = "name the --storage and the --ledger that belong together, or another --storage to begin anew"
-    for where, found in (("", _recorded(storage).get("id")), ("/journal.jsonl", first(storage / "journal.jsonl").get("id"))):
+    for where, found in (
+        ("", _recorded(storage).get("id")),
+        ("/journal.jsonl", first(storage / "journal.jsonl").get("id")),
+    ):
         if found is not None and found != study_id:
             raise Refused(f"--storage {storage}{where} belongs to study {found}, but {has}; {advice}")
     if study_id is None and next(_trials(storage), None) is not None:
@@ -93,7 +96,7 @@ def launches(storage: Path) -> set[str]:
 def take(storage: Path, study_id: str, rows: Mapping[int, Row]) -> None:
     """Put the id into the folder, after a look at what it holds; raises `Refused` where that is of another study.
 
-    `rows` are the ledger's trials, with which the trials of a folder without an id have to agree.
+    `rows` are the ledger's trials, with which those of the folder have to agree.
     """
     if _recorded(storage).get("id") is None and first(storage / "journal.jsonl").get("id") is None:
         _check_trials(storage, study_id, rows)
@@ -104,10 +107,12 @@ def take(storage: Path, study_id: str, rows: Mapping[int, Row]) -> None:
         if number in rows and rows[number].state in FINAL:
             continue
         for path in _stamped(folder):
-            found = _read(path).get("study")
-            if found != study_id:
-                whose = f"study {found}" if found else "no study"
-                raise Refused(f"{path} belongs to {whose}, but trial {number} is one of {study_id}; move it elsewhere")
+            content = _content(path)
+            if content is None or content.get("study") == study_id or not _whole(path):
+                # What is damaged is passed over by the trial, too.
+                continue
+            whose = f"study {content['study']}" if content.get("study") else "no study"
+            raise Refused(f"{path} belongs to {whose}, but trial {number} is one of {study_id}; move it elsewhere")
     place = {"id": study_id, "host": socket.gethostname(), "folder": str(storage)}
     if _recorded(storage) != place:
         write_text(storage / FILE, json.dumps(place))
@@ -145,17 +150,17 @@ def _check_trials(storage: Path, study_id: str, rows: Mapping[int, Row]) -> None
         number, replicate = int(folder.parent.name), int(folder.name.removeprefix("replicate-"))
         if number not in journal:
             raise refuse(number, "is not in its journal")
-        path = folder / "result.json"
-        told = rows[number].replicates
-        if path.exists() and replicate < len(told) and not _equal(_read(path).get("values"), told[replicate]["values"]):
+        path, told = folder / "result.json", rows[number].replicates
+        result = whole_result(path.read_bytes(), path) if path.exists() else None
+        if result is not None and replicate < len(told) and not _equal(result["values"], told[replicate]["values"]):
             raise refuse(number, f"has other values in {path.relative_to(storage)} than in the ledger")
 
 
 def _stamp(folder: Path, study_id: str) -> None:
     """Put the id into what a replicate wrote before there were ids."""
     for path in _stamped(folder):
-        content = _read(path)
-        if "study" not in content:
+        content = _content(path)
+        if content is not None and "study" not in content:
             write_text(path, json.dumps(content | {"study": study_id}))
 
 
@@ -176,18 +181,34 @@ def _trials(storage: Path) -> Iterator[Path]:
             yield folder
 
 
-def _recorded(storage: Path) -> dict[str, str]:
-    return _read(storage / FILE)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """A small file of JSON; {} where there is none."""
+def _content(path: Path) -> dict[str, Any] | None:
+    """What a file of a replicate says; None for a damaged one."""
     try:
-        return json.loads(path.read_text())
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _whole(path: Path) -> bool:
+    """Whether a result, or the checkpoint of a manifest, is one that the replicate would go on with."""
+    if path.name == "result.json":
+        return whole_result(path.read_bytes(), path) is not None
+    return problem_of(path.parent) is None
+
+
+def _recorded(storage: Path) -> dict[str, str]:
+    """The content of the folder's `study.json`; {} where there is none."""
+    path = storage / FILE
+    try:
+        content = json.loads(path.read_bytes())
+        if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
+            raise ValueError("it is not what a study has written")
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except ValueError as error:
         raise Refused(f"{path} cannot be read ({error}); restore it from a copy, or remove it") from error
+    return content
 
 
 def _same(one: Path, other: Path) -> bool:

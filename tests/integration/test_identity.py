@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sqlite3
@@ -15,12 +16,13 @@ from pathlib import Path
 import pytest
 
 from study import run, spec
+from study.display import final_text
 from study.lease import Deposed, Holder, Lease
 from study.ledger import Ledger
 from study.lock import Held
 from study.run import Session
 from study.stored import Refused, default_url, existing_study, open_study
-from trainables.checkpoints import write_text
+from trainables.checkpoints import NAMES, Checkpoints, write_text
 
 STUDY = """
 from study.spec import Budget, Objective, Study
@@ -188,9 +190,52 @@ def test_a_journal_of_another_study_is_refused(folder, command) -> None:
 def test_a_trial_s_folder_of_another_study_is_refused(folder, file, whose) -> None:
     mine = half_done("one", folder / "x")
     path = folder / "x" / "trials" / "0001" / "replicate-0" / file
-    path.write_text(json.dumps({"values": {}} | ({"study": whose} if whose else {})))
+    whole = RESULT if file == "result.json" else checkpoint(path.parent)
+    path.write_text(json.dumps(whole | ({"study": whose} if whose else {})))
     theirs = f"study {whose}" if whose else "no study"
     with pytest.raises(Refused, match=f"{file} belongs to {theirs}, but trial 1 is one of {mine}"):
+        opened("one", folder / "x")
+
+
+RESULT = {"state": "complete", "step": 4, "values": {"ndcg_at_10": 0.5}}
+
+
+def checkpoint(folder: Path) -> dict[str, object]:
+    """The files of a checkpoint, and its manifest without an id."""
+    for name in NAMES:
+        (folder / name).write_text(name)
+    return {"step": 2, "sha256": {name: hashlib.sha256(name.encode()).hexdigest() for name in NAMES}}
+
+
+DAMAGED = [
+    ("result.json", "{"), ("result.json", "[1]"), ("result.json", '{"state": "complete", "step": 4}'),
+    ("step-00000002/manifest.json", "{"), ("step-00000002/manifest.json", "[1]"),
+    ("step-00000002/manifest.json", '{"study": "two-0123456789ab", "sha256": {"meta.json": "00"}}'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("with_ids", [True, False], ids=["with ids", "from before"])
+@pytest.mark.parametrize(("file", "content"), DAMAGED)
+def test_what_is_damaged_in_a_trial_s_folder_is_nobody_s(folder, file, content, with_ids) -> None:
+    """The trial passes it over, and trains again from what is whole."""
+    half_done("one", folder / "x")
+    if not with_ids:
+        without_ids(folder / "x")
+    (folder / "x" / "trials" / "0001" / "replicate-0" / file).write_text(content)
+    ledger = opened("one", folder / "x")
+    assert ledger.ask() == 1
+    begun = ledger.begin(1)
+    checkpoints = Checkpoints(Path(begun["folder"]) / "replicate-0", begun["attempt"], begun["study"])
+    assert (checkpoints.result(), checkpoints.newest()) == (None, None)
+    ledger.close([], 0)
+
+
+@pytest.mark.parametrize("content", ["{", "", "[1]", '{"id": "one-0", "folder": ["a"]}', "\0\0"])
+def test_a_damaged_record_of_the_id_is_told(folder, command, content) -> None:
+    half_done("one", folder / "x")
+    (folder / "x" / "study.json").write_text(content)
+    assert_refused(command("one.py", "--storage", "x"), "study.json cannot be read", "restore it from a copy")
+    with pytest.raises(Refused, match=r"study\.json cannot be read"):
         opened("one", folder / "x")
 
 
@@ -407,6 +452,17 @@ def test_a_moved_folder_carries_on_with_its_models(folder, command, ids) -> None
     ledger.close([], 0)
     assert json.loads((folder / "b" / "study.json").read_text())["folder"] == str(folder / "b")
     assert str(folder / "a") not in (folder / "b" / "summary.json").read_text()
+
+
+def test_the_answer_of_a_moved_folder_names_its_model_where_it_is(folder) -> None:
+    """Also where an earlier version put an absolute path on record, of a study that is never opened again."""
+    finished("one", folder / "a")
+    summary = json.loads((folder / "a" / "summary.json").read_text())
+    (best,) = summary["best"]
+    old = summary["trials"][best]["checkpoint"]
+    summary["trials"][best]["checkpoint"] = str(folder / "a" / old)
+    (folder / "a").rename(folder / "b")
+    assert f"best model: {folder / 'b' / old}\n" in final_text(summary, folder / "b" / "report.html")
 
 
 def test_a_copy_is_refused_while_the_original_is_there(folder, command) -> None:
