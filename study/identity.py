@@ -80,7 +80,7 @@ def check_launch(storage: Path, study_id: str, newest: Launch | None, where: str
     if newest is None or newest.token in launches(storage):
         return
     other = Path(newest.folder)
-    if newest.host == socket.gethostname() and (_same(other, storage) or _recorded(other).get("id") != study_id):
+    if newest.host == socket.gethostname() and not _still_in(other, storage, study_id, unseen=True):
         return
     raise Refused(
         f"--storage {storage} is an older copy: the study {study_id} was carried on in {other} on {newest.host}, as "
@@ -98,13 +98,14 @@ def take(storage: Path, study_id: str, rows: Mapping[int, Row]) -> None:
 
     `rows` are the ledger's trials, with which those of the folder have to agree.
     """
-    if _recorded(storage).get("id") is None and first(storage / "journal.jsonl").get("id") is None:
-        _check_trials(storage, study_id, rows)
+    nameless = _recorded(storage).get("id") is None and first(storage / "journal.jsonl").get("id") is None
+    _check_trials(storage, study_id, rows, nameless)
+    if nameless:
         for folder in _trials(storage):
             _stamp(folder, study_id)
     for folder in _trials(storage):
         number = int(folder.parent.name)
-        if number in rows and rows[number].state in FINAL:
+        if rows[number].state in FINAL:
             continue
         for path in _stamped(folder):
             content = _content(path)
@@ -119,35 +120,47 @@ def take(storage: Path, study_id: str, rows: Mapping[int, Row]) -> None:
 
 
 def _check_copy(storage: Path, study_id: str) -> None:
-    """What is on record of another host is left to `check_launch`, unless its path leads to the folder here, too."""
+    """What is not in reach, of another host or another user, is left to `check_launch`."""
     recorded = _recorded(storage).get("folder")
-    if recorded is None or _same(Path(recorded), storage):
-        return
-    if _recorded(Path(recorded)).get("id") == study_id:
+    if recorded is not None and _still_in(Path(recorded), storage, study_id, unseen=False):
         raise Refused(
             f"--storage {storage} is a copy of {recorded}, which still holds the study {study_id}: carry on there, "
             "or remove that folder first"
         )
 
 
-def _check_trials(storage: Path, study_id: str, rows: Mapping[int, Row]) -> None:
-    """The trials of the journal and the results in the folder are those of the ledger."""
+def _check_trials(storage: Path, study_id: str, rows: Mapping[int, Row], nameless: bool) -> None:
+    """The trials of the journal and of the folder are those of the ledger, where a trial is before it is anywhere else.
+
+    Of a `nameless` folder the journal has to have all trials, and the ledger their results.
+    """
 
     def refuse(number: int, what: str) -> Refused:
+        if nameless:
+            return Refused(
+                f"--storage {storage} has no id, and is not the folder of study {study_id}: trial {number} {what}; "
+                "name the folder that the study was begun in, or another ledger"
+            )
         return Refused(
-            f"--storage {storage} has no id, and is not the folder of study {study_id}: trial {number} {what}; "
-            "name the folder that the study was begun in, or another ledger"
+            f"--storage {storage} knows more of study {study_id} than the ledger, which must be an older copy: trial "
+            f"{number} {what}; put the newer ledger back, or begin anew with another --storage"
         )
 
     journal = _params(storage)
     for number, params in journal.items():
         if number not in rows:
             raise refuse(number, "of its journal is not in the ledger")
+        if rows[number].state not in FINAL and not rows[number].planned_steps:
+            raise refuse(number, "of its journal has no parameters yet in the ledger")
         for key, value in rows[number].params.items():
             if params.get(key) != value:
                 raise refuse(number, f"has {key}={params.get(key)!r} in its journal and {value!r} in the ledger")
     for folder in _trials(storage):
         number, replicate = int(folder.parent.name), int(folder.name.removeprefix("replicate-"))
+        if number not in rows:
+            raise refuse(number, f"has the folder {folder.relative_to(storage)}, and is not in the ledger")
+        if not nameless:
+            continue
         if number not in journal:
             raise refuse(number, "is not in its journal")
         path, told = folder / "result.json", rows[number].replicates
@@ -211,9 +224,13 @@ def _recorded(storage: Path) -> dict[str, str]:
     return content
 
 
-def _same(one: Path, other: Path) -> bool:
-    """Whether two paths lead to one folder."""
-    return one == other or (one.exists() and one.samefile(other))
+def _still_in(other: Path, storage: Path, study_id: str, unseen: bool) -> bool:
+    """Whether a folder other than `storage` holds the study; `unseen` where only its owner may look into it."""
+    try:
+        same = other == storage or (other.exists() and other.samefile(storage))
+        return not same and _recorded(other).get("id") == study_id
+    except PermissionError:
+        return unseen
 
 
 def _equal(one: Mapping[str, float] | None, other: Mapping[str, float | None]) -> bool:

@@ -309,6 +309,77 @@ def test_a_folder_from_before_whose_trials_are_others_is_refused(folder, what) -
     assert not (folder / "x" / "study.json").exists()
 
 
+def restored(storage: Path, name: str) -> None:
+    """Put the copy of the ledger back that was made as `name`."""
+    shutil.copy(storage.parent / name, storage / "ledger.db")
+
+
+@pytest.mark.parametrize("journal", [True, False], ids=["journal", "folder alone"])
+def test_an_older_copy_of_the_ledger_is_refused(folder, journal) -> None:
+    """Its next trial took the folder of the one that it did not know, and gave that one's values as its own."""
+    ledger = opened("one", folder / "x")
+    trained(ledger)
+    ledger.close([], 0)
+    shutil.copy(folder / "x" / "ledger.db", folder / "older.db")
+    known = (folder / "x" / "journal.jsonl").read_bytes()
+    ledger = opened("one", folder / "x")
+    trained(ledger, 0.9)
+    ledger.close([], 0)
+    shutil.copy(folder / "x" / "ledger.db", folder / "newer.db")
+    restored(folder / "x", "older.db")
+    whole = (folder / "x" / "journal.jsonl").read_bytes()
+    if not journal:
+        (folder / "x" / "journal.jsonl").write_bytes(known)
+    what = "of its journal" if journal else "has the folder trials/0001/replicate-0, and"
+    with pytest.raises(Refused, match=f"trial 1 {what} is not in the ledger; put the newer ledger back, or .*--storag"):
+        opened("one", folder / "x")
+    restored(folder / "x", "newer.db")
+    (folder / "x" / "journal.jsonl").write_bytes(whole)
+    opened("one", folder / "x").close([], 0)
+
+
+def test_a_trial_that_has_other_parameters_in_the_ledger_is_refused(folder) -> None:
+    half_done("one", folder / "x")
+    with sqlite3.connect(folder / "x" / "ledger.db") as database:
+        for number, row in database.execute(ROWS).fetchall():
+            changed = json.loads(row) | ({"params": {"k": 7.5}} if json.loads(row)["number"] == 1 else {})
+            database.execute(CHANGED, (json.dumps(changed), number))
+    with pytest.raises(Refused, match=r"trial 1 has k=\S+ in its journal and 7\.5 in the ledger; put the newer"):
+        opened("one", folder / "x")
+    with sqlite3.connect(folder / "x" / "ledger.db") as database:
+        database.execute("delete from trial_user_attributes where key = 'row' and value_json like '%7.5%'")
+    with pytest.raises(Refused, match="trial 1 of its journal has no parameters yet in the ledger; put the newer"):
+        opened("one", folder / "x")
+
+
+def test_a_healthy_study_agrees_with_its_ledger_whatever_became_of_its_trials(folder, monkeypatch) -> None:
+    """Killed half-way through a suggestion, killed before the journal knew of it, failed and tried again, refused."""
+    ledger = opened("one", folder / "x")
+    failed = ledger.ask()
+    ledger.begin(failed)
+    ledger.finish(failed, 1, None, "out of memory")
+    ledger.close([], 0)
+    ledger = opened("one", folder / "x", retry_failed=True)
+    for place in ("study.ledger.suggest", "study.records.Records.trial"):
+        with monkeypatch.context() as killed:
+            killed.setattr(place, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                ledger.ask()
+        ledger.close([], 0)
+        ledger = opened("one", folder / "x", retry_failed=True)
+    with monkeypatch.context() as patched:
+        refuse = Ledger._refuse
+        patched.setattr(Ledger, "_config", lambda *_: (_ for _ in ()).throw(ValueError("not these")))
+        patched.setattr(Ledger, "_refuse", lambda self, row, reason: (refuse(self, row, reason), self.halt("stop")))
+        assert ledger.ask() is None
+    ledger.close([], 0)
+    ledger = opened("one", folder / "x", retry_failed=True)
+    assert any(row.refused for row in ledger._rows.values())
+    trained(ledger)
+    ledger.close([], 0)
+    opened("one", folder / "x").close([], 0)
+
+
 # --- heads ---------------------------------------------------------------------------------------
 
 
