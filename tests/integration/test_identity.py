@@ -179,6 +179,22 @@ def test_a_ledger_of_another_study_of_the_same_name_is_refused(folder, command) 
         opened("one", folder / "x", url)
 
 
+def test_a_healthy_study_is_not_set_aside_for_a_ledger_whose_trials_all_failed(folder, command) -> None:
+    """A study that has learnt nothing is begun again with another definition, in its own folder only."""
+    mine, url = finished("one", folder / "x"), default_url(folder / "y")
+    ledger = opened("one", folder / "y", url)
+    number = ledger.ask()
+    ledger.begin(number)
+    ledger.finish(number, 1, None, "no such file")
+    ledger.close([], 0)
+    changed = ("one.py", "--ledger", url, "--set", "steps=5", "--storage")
+    assert_refused(command(*changed, "x"), mine, ledger.id, "another --storage")
+    assert (folder / "x" / "journal.jsonl").exists()
+    assert command(*changed, "y").launched
+    assert [path.name for path in folder.glob("x*")] == ["x"]
+    assert len(list(folder.glob("y*"))) == 2
+
+
 def test_a_journal_of_another_study_is_refused(folder, command) -> None:
     mine, other = finished("one", folder / "x"), finished("two", folder / "y")
     shutil.copy(folder / "y" / "journal.jsonl", folder / "x")
