@@ -94,9 +94,10 @@ def _profiles(study: str) -> set[str]:
     """Profiles of the study that were run here; a folder that was set aside is none."""
     folders = [STUDIES / study, *STUDIES.glob(f"{glob.escape(study)}.*")]
     named = [f for f in folders if f.name == study or PROFILE.fullmatch(f.name.removeprefix(f"{study}."))]
-    found = set()
+    there = set()
     for folder in named:
         # What is damaged is told to who asks for it.
         with suppress(Damaged):
-            found.add(_profile(folder))
-    return found - {None}
+            if found := _profile(folder):
+                there.add(found)
+    return there
