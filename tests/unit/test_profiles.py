@@ -69,7 +69,7 @@ def test_a_profile_that_was_begun_in_the_shared_folder_is_carried_on_there(here,
     # Under the name that it has in its ledger, where the same definition is found again.
     assert plan["study"].startswith("mine, profile search")
     refused(
-        capsys, r"begun differently: seed was 7, now 8\. .*--storage.*--fresh", "--profile", "search", "--seed", "8"
+        capsys, r"begun differently: seed was 7, now 8\. .*--fresh.*--storage", "--profile", "search", "--seed", "8"
     )
     refused(
         capsys, "profile search of mine is kept there, not profile embedded of mine; name another folder with --sto"
