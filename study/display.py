@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from study.places import resolved
 from study.screen import View
 from study.table import TICK_S, TableView
 from study.words import (
@@ -206,17 +207,12 @@ def final_text(summary: Summary, report: Path | None = None) -> str:
     if report is not None:
         best = best_trial(summary)
         if best is not None and best.get("checkpoint"):
-            lines.append(f"best model: {_place(best['checkpoint'], report.parent)}")
+            lines.append(f"best model: {resolved(report.parent, best['checkpoint'])}")
         lines.append(f"report: {report}")
     hint = mlflow_hint(summary)
     if hint is not None:
         lines.append(f"MLflow: {hint}")
     return "\n".join(lines)
-
-
-def _place(checkpoint: str, storage: Path) -> str:
-    """A folder, which may be given relative to the study's, or the URI of one in an object store."""
-    return checkpoint if "://" in checkpoint else str(storage / checkpoint)
 
 
 def _result(summary: Summary) -> str:

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from study.journal import Damaged
+from study.journal import entries, first
 from study.row import Row
 from study.stored import FINAL, Refused
-from trainables.checkpoints import write_text
+from trainables.checkpoints import problem_of, whole_result, write_text
 
 FILE = "study.json"
 LAUNCH, HOST, FOLDER = "study.launch", "study.host", "study.folder"
@@ -63,7 +63,10 @@ def check(storage: Path, study_id: str | None, name: str, ledger: str) -> None:
     """
     has = f"the ledger {ledger} has {study_id} under this name" if study_id else f"the ledger {ledger} has no {name}"
     advice = "name the --storage and the --ledger that belong together, or another --storage to begin anew"
-    for where, found in (("", _recorded(storage).get("id")), ("/journal.jsonl", _first(storage).get("id"))):
+    for where, found in (
+        ("", _recorded(storage).get("id")),
+        ("/journal.jsonl", first(storage / "journal.jsonl").get("id")),
+    ):
         if found is not None and found != study_id:
             raise Refused(f"--storage {storage}{where} belongs to study {found}, but {has}; {advice}")
     if study_id is None and next(_trials(storage), None) is not None:
@@ -77,7 +80,7 @@ def check_launch(storage: Path, study_id: str, newest: Launch | None, where: str
     if newest is None or newest.token in launches(storage):
         return
     other = Path(newest.folder)
-    if newest.host == socket.gethostname() and (_same(other, storage) or _recorded(other).get("id") != study_id):
+    if newest.host == socket.gethostname() and not _still_in(other, storage, study_id, unseen=True):
         return
     raise Refused(
         f"--storage {storage} is an older copy: the study {study_id} was carried on in {other} on {newest.host}, as "
@@ -87,78 +90,90 @@ def check_launch(storage: Path, study_id: str, newest: Launch | None, where: str
 
 def launches(storage: Path) -> set[str]:
     """Tokens of all launches that the folder's journal knows."""
-    path = storage / "journal.jsonl"
-    if not path.exists():
-        return set()
-    return {entry["launch"] for entry in _entries(path, "study") if "launch" in entry}
+    return {entry["launch"] for entry in entries(storage / "journal.jsonl", "study") if "launch" in entry}
 
 
 def take(storage: Path, study_id: str, rows: Mapping[int, Row]) -> None:
     """Put the id into the folder, after a look at what it holds; raises `Refused` where that is of another study.
 
-    `rows` are the ledger's trials, with which the trials of a folder without an id have to agree.
+    `rows` are the ledger's trials, with which those of the folder have to agree.
     """
-    if _recorded(storage).get("id") is None and _first(storage).get("id") is None:
-        _check_trials(storage, study_id, rows)
+    nameless = _recorded(storage).get("id") is None and first(storage / "journal.jsonl").get("id") is None
+    _check_trials(storage, study_id, rows, nameless)
+    if nameless:
         for folder in _trials(storage):
             _stamp(folder, study_id)
     for folder in _trials(storage):
         number = int(folder.parent.name)
-        if number in rows and rows[number].state in FINAL:
+        if rows[number].state in FINAL:
             continue
         for path in _stamped(folder):
-            found = _read(path).get("study")
-            if found != study_id:
-                whose = f"study {found}" if found else "no study"
-                raise Refused(f"{path} belongs to {whose}, but trial {number} is one of {study_id}; move it elsewhere")
+            content = _content(path)
+            if content is None or content.get("study") == study_id or not _whole(path):
+                # What is damaged is passed over by the trial, too.
+                continue
+            whose = f"study {content['study']}" if content.get("study") else "no study"
+            raise Refused(f"{path} belongs to {whose}, but trial {number} is one of {study_id}; move it elsewhere")
     place = {"id": study_id, "host": socket.gethostname(), "folder": str(storage)}
     if _recorded(storage) != place:
         write_text(storage / FILE, json.dumps(place))
 
 
 def _check_copy(storage: Path, study_id: str) -> None:
-    """What is on record of another host is left to `check_launch`, unless its path leads to the folder here, too."""
+    """What is not in reach, of another host or another user, is left to `check_launch`."""
     recorded = _recorded(storage).get("folder")
-    if recorded is None or _same(Path(recorded), storage):
-        return
-    if _recorded(Path(recorded)).get("id") == study_id:
+    if recorded is not None and _still_in(Path(recorded), storage, study_id, unseen=False):
         raise Refused(
             f"--storage {storage} is a copy of {recorded}, which still holds the study {study_id}: carry on there, "
             "or remove that folder first"
         )
 
 
-def _check_trials(storage: Path, study_id: str, rows: Mapping[int, Row]) -> None:
-    """The trials of the journal and the results in the folder are those of the ledger."""
+def _check_trials(storage: Path, study_id: str, rows: Mapping[int, Row], nameless: bool) -> None:
+    """The trials of the journal and of the folder are those of the ledger, where a trial is before it is anywhere else.
+
+    Of a `nameless` folder the journal has to have all trials, and the ledger their results.
+    """
 
     def refuse(number: int, what: str) -> Refused:
+        if nameless:
+            return Refused(
+                f"--storage {storage} has no id, and is not the folder of study {study_id}: trial {number} {what}; "
+                "name the folder that the study was begun in, or another ledger"
+            )
         return Refused(
-            f"--storage {storage} has no id, and is not the folder of study {study_id}: trial {number} {what}; "
-            "name the folder that the study was begun in, or another ledger"
+            f"--storage {storage} knows more of study {study_id} than the ledger, which must be an older copy: trial "
+            f"{number} {what}; put the newer ledger back, or begin anew with another --storage"
         )
 
     journal = _params(storage)
     for number, params in journal.items():
         if number not in rows:
             raise refuse(number, "of its journal is not in the ledger")
+        if rows[number].state not in FINAL and not rows[number].planned_steps:
+            raise refuse(number, "of its journal has no parameters yet in the ledger")
         for key, value in rows[number].params.items():
             if params.get(key) != value:
                 raise refuse(number, f"has {key}={params.get(key)!r} in its journal and {value!r} in the ledger")
     for folder in _trials(storage):
         number, replicate = int(folder.parent.name), int(folder.name.removeprefix("replicate-"))
+        if number not in rows:
+            raise refuse(number, f"has the folder {folder.relative_to(storage)}, and is not in the ledger")
+        if not nameless:
+            continue
         if number not in journal:
             raise refuse(number, "is not in its journal")
-        path = folder / "result.json"
-        told = rows[number].replicates
-        if path.exists() and replicate < len(told) and not _equal(_read(path).get("values"), told[replicate]["values"]):
+        path, told = folder / "result.json", rows[number].replicates
+        result = whole_result(path.read_bytes(), path) if path.exists() else None
+        if result is not None and replicate < len(told) and not _equal(result["values"], told[replicate]["values"]):
             raise refuse(number, f"has other values in {path.relative_to(storage)} than in the ledger")
 
 
 def _stamp(folder: Path, study_id: str) -> None:
     """Put the id into what a replicate wrote before there were ids."""
     for path in _stamped(folder):
-        content = _read(path)
-        if "study" not in content:
+        content = _content(path)
+        if content is not None and "study" not in content:
             write_text(path, json.dumps(content | {"study": study_id}))
 
 
@@ -169,27 +184,7 @@ def _stamped(folder: Path) -> list[Path]:
 
 def _params(storage: Path) -> dict[int, dict[str, Any]]:
     """Number -> parameters of each trial in the journal."""
-    path = storage / "journal.jsonl"
-    if not path.exists():
-        return {}
-    return {entry["trial"]: entry["params"] for entry in _entries(path, "trial")}
-
-
-def _entries(path: Path, op: str) -> Iterator[dict[str, Any]]:
-    """The journal's entries of one kind; of the others, which are nearly all, no more is read than how they begin."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.startswith(f'{{"op":"{op}"') and line.endswith("\n"):
-                yield _entry(path, number, line)
-
-
-def _entry(path: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        entry = json.loads(line)
-        entry["op"]
-    except (KeyError, TypeError, ValueError):
-        raise Damaged(f"{path}, line {number}: no entry of a study's journal; the file is damaged") from None
-    return entry
+    return {entry["trial"]: entry["params"] for entry in entries(storage / "journal.jsonl", "trial")}
 
 
 def _trials(storage: Path) -> Iterator[Path]:
@@ -199,33 +194,43 @@ def _trials(storage: Path) -> Iterator[Path]:
             yield folder
 
 
-def _first(storage: Path) -> dict[str, Any]:
-    """The journal's first entry; {} where there is none."""
-    path = storage / "journal.jsonl"
-    if not path.exists():
-        return {}
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        line = lines.readline()
-    return _entry(path, 1, line) if line.endswith("\n") else {}
+def _content(path: Path) -> dict[str, Any] | None:
+    """What a file of a replicate says; None for a damaged one."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _whole(path: Path) -> bool:
+    """Whether a result, or the checkpoint of a manifest, is one that the replicate would go on with."""
+    if path.name == "result.json":
+        return whole_result(path.read_bytes(), path) is not None
+    return problem_of(path.parent) is None
 
 
 def _recorded(storage: Path) -> dict[str, str]:
-    return _read(storage / FILE)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """A small file of JSON; {} where there is none."""
+    """The content of the folder's `study.json`; {} where there is none."""
+    path = storage / FILE
     try:
-        return json.loads(path.read_text())
+        content = json.loads(path.read_bytes())
+        if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
+            raise ValueError("it is not what a study has written")
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except ValueError as error:
         raise Refused(f"{path} cannot be read ({error}); restore it from a copy, or remove it") from error
+    return content
 
 
-def _same(one: Path, other: Path) -> bool:
-    """Whether two paths lead to one folder."""
-    return one == other or (one.exists() and one.samefile(other))
+def _still_in(other: Path, storage: Path, study_id: str, unseen: bool) -> bool:
+    """Whether a folder other than `storage` holds the study; `unseen` where only its owner may look into it."""
+    try:
+        same = other == storage or (other.exists() and other.samefile(storage))
+        return not same and _recorded(other).get("id") == study_id
+    except PermissionError:
+        return unseen
 
 
 def _equal(one: Mapping[str, float] | None, other: Mapping[str, float | None]) -> bool:

@@ -10,7 +10,10 @@ from __future__ import annotations
 import glob
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
+
+from study.journal import Damaged, first
 
 STUDIES = Path("studies")
 PROFILE = re.compile(r"[A-Za-z][\w-]*")
@@ -26,12 +29,18 @@ def title(study: str, profile: str, default: str) -> str:
 
 
 def begun(folder: Path) -> tuple[str, str] | None:
-    """(name, profile) of the study that was begun in the folder; None where none is on record there."""
+    """(name, profile) of the study that was begun in the folder; None where none is on record there.
+
+    The summary is a view, which may be lost or damaged; the journal is not. Raises `study.journal.Damaged` where
+    neither can be read.
+    """
     try:
         summary = json.loads((folder / "summary.json").read_text())
         return summary["study"], summary["profile"]
     except (OSError, ValueError, KeyError, TypeError):
-        return None
+        path = folder / "journal.jsonl"
+        tags = first(path).get("tags", {}) if path.is_file() else {}
+        return (tags["study.name"], tags["study.profile"]) if {"study.name", "study.profile"} <= tags.keys() else None
 
 
 def default_folder(study: str, name: str, profile: str, fresh: bool) -> Path:
@@ -85,4 +94,10 @@ def _profiles(study: str) -> set[str]:
     """Profiles of the study that were run here; a folder that was set aside is none."""
     folders = [STUDIES / study, *STUDIES.glob(f"{glob.escape(study)}.*")]
     named = [f for f in folders if f.name == study or PROFILE.fullmatch(f.name.removeprefix(f"{study}."))]
-    return {found for folder in named if (found := _profile(folder)) is not None}
+    there = set()
+    for folder in named:
+        # What is damaged is told to who asks for it.
+        with suppress(Damaged):
+            if found := _profile(folder):
+                there.add(found)
+    return there

@@ -131,12 +131,11 @@ def run(options: argparse.Namespace) -> int:
     tracking_uri = absolute_uri(given or (DEFAULT_TRACKING if options.address is None else beside(storage)))
     if options.checkpoints:
         check_store(options.checkpoints, probe=False)
-    begun, before, fruitless = _in_ledger(url, name, study, options)
+    begun, before, fruitless, study_id = _in_ledger(url, name, study, options)
     outlook = stored.outlook(begun, study)
-    study_id = begun.user_attrs.get("id") if begun is not None else None
     if not (options.fresh or options.dry_run):
         files.check(storage)
-    if not (options.fresh or fruitless):
+    if not options.fresh:
         identity.check(storage, study_id, name, masked(url))
     if options.dry_run:
         here = cards.outlook(study.resources, cards.visible()) if options.address is None else None
@@ -153,7 +152,7 @@ def run(options: argparse.Namespace) -> int:
         )
     check_uri(tracking_uri)
     tags = _mlflow_tags(storage, tracking_uri) if begun is not None else None
-    if study_id is not None:
+    if begun is not None and study_id is not None:
         where, lost = (
             f"its run at {masked(tracking_uri)}",
             "; if that folder is lost, delete the tag study.launch of it",
@@ -186,23 +185,26 @@ def run(options: argparse.Namespace) -> int:
         lock.release()
 
 
-def _in_ledger(url: str, name: str, study: spec.Study, options: argparse.Namespace) -> tuple[Any, moved.Begun, int]:
-    """(the study that is carried on, or None, the inputs it was begun with, 0).
+def _in_ledger(
+    url: str, name: str, study: spec.Study, options: argparse.Namespace
+) -> tuple[Any, moved.Begun, int, str | None]:
+    """(the study that is carried on, or None, the inputs it was begun with, 0, its id).
 
     Where another study of this name is there, whose trials all failed before their first step, nothing was learnt
-    from it that the change would spoil: (None, no inputs, the number of those trials).
+    from it that the change would spoil: (None, no inputs, the number of those trials, that study's id).
     """
     if options.fresh:
-        return None, moved.Begun(), 0
+        return None, moved.Begun(), 0, None
     before = stored.begun(url, name, study)
     try:
         known = moved.as_begun(study, before)
-        return stored.existing_study(url, name, known, options.checkpoints), before, 0
+        found = stored.existing_study(url, name, known, options.checkpoints)
+        return found, before, 0, found.user_attrs.get("id") if found is not None else None
     except stored.Different:
         fruitless = stored.fruitless(url, name)
         if not fruitless:
             raise
-        return None, moved.Begun(), fruitless
+        return None, moved.Begun(), fruitless, stored.id_of(url, name)
 
 
 def beside(storage: Path) -> str:
@@ -510,8 +512,7 @@ def _set_aside(storage: Path, lock: Lock) -> Lock:
 
 def _mlflow_tags(storage: Path, tracking_uri: str) -> dict[str, str] | None:
     """Tags of the study's run in this tracking store; None where the store does not have what the folder says."""
-    path = storage / "summary.json"
-    recorded = json.loads(path.read_text())["mlflow"] if path.exists() else {}
+    recorded = (_whole_summary(storage) or {}).get("mlflow", {})
     if recorded.get("tracking_uri") != masked(tracking_uri) or not recorded.get("parent_run_id"):
         return None
     return run_tags(tracking_uri, recorded["parent_run_id"])

@@ -316,6 +316,12 @@ def fruitless(url: str, name: str) -> int:
     return _unstepped(study) if study is not None else 0
 
 
+def id_of(url: str, name: str) -> str | None:
+    """The id of the stored study of this name; None where there is none."""
+    study = _load(url, name)
+    return study.user_attrs.get("id") if study is not None else None
+
+
 def forget(url: str, name: str) -> None:
     """Take a study out of the storage, if it is there and still has no more than what `fruitless` counts."""
     if fruitless(url, name):

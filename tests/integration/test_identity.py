@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sqlite3
@@ -15,12 +16,13 @@ from pathlib import Path
 import pytest
 
 from study import run, spec
+from study.display import final_text
 from study.lease import Deposed, Holder, Lease
 from study.ledger import Ledger
 from study.lock import Held
 from study.run import Session
 from study.stored import Refused, default_url, existing_study, open_study
-from trainables.checkpoints import write_text
+from trainables.checkpoints import NAMES, Checkpoints, write_text
 
 STUDY = """
 from study.spec import Budget, Objective, Study
@@ -177,6 +179,22 @@ def test_a_ledger_of_another_study_of_the_same_name_is_refused(folder, command) 
         opened("one", folder / "x", url)
 
 
+def test_a_healthy_study_is_not_set_aside_for_a_ledger_whose_trials_all_failed(folder, command) -> None:
+    """A study that has learnt nothing is begun again with another definition, in its own folder only."""
+    mine, url = finished("one", folder / "x"), default_url(folder / "y")
+    ledger = opened("one", folder / "y", url)
+    number = ledger.ask()
+    ledger.begin(number)
+    ledger.finish(number, 1, None, "no such file")
+    ledger.close([], 0)
+    changed = ("one.py", "--ledger", url, "--set", "steps=5", "--storage")
+    assert_refused(command(*changed, "x"), mine, ledger.id, "another --storage")
+    assert (folder / "x" / "journal.jsonl").exists()
+    assert command(*changed, "y").launched
+    assert [path.name for path in folder.glob("x*")] == ["x"]
+    assert len(list(folder.glob("y*"))) == 2
+
+
 def test_a_journal_of_another_study_is_refused(folder, command) -> None:
     mine, other = finished("one", folder / "x"), finished("two", folder / "y")
     shutil.copy(folder / "y" / "journal.jsonl", folder / "x")
@@ -188,9 +206,52 @@ def test_a_journal_of_another_study_is_refused(folder, command) -> None:
 def test_a_trial_s_folder_of_another_study_is_refused(folder, file, whose) -> None:
     mine = half_done("one", folder / "x")
     path = folder / "x" / "trials" / "0001" / "replicate-0" / file
-    path.write_text(json.dumps({"values": {}} | ({"study": whose} if whose else {})))
+    whole = RESULT if file == "result.json" else checkpoint(path.parent)
+    path.write_text(json.dumps(whole | ({"study": whose} if whose else {})))
     theirs = f"study {whose}" if whose else "no study"
     with pytest.raises(Refused, match=f"{file} belongs to {theirs}, but trial 1 is one of {mine}"):
+        opened("one", folder / "x")
+
+
+RESULT = {"state": "complete", "step": 4, "values": {"ndcg_at_10": 0.5}}
+
+
+def checkpoint(folder: Path) -> dict[str, object]:
+    """The files of a checkpoint, and its manifest without an id."""
+    for name in NAMES:
+        (folder / name).write_text(name)
+    return {"step": 2, "sha256": {name: hashlib.sha256(name.encode()).hexdigest() for name in NAMES}}
+
+
+DAMAGED = [
+    ("result.json", "{"), ("result.json", "[1]"), ("result.json", '{"state": "complete", "step": 4}'),
+    ("step-00000002/manifest.json", "{"), ("step-00000002/manifest.json", "[1]"),
+    ("step-00000002/manifest.json", '{"study": "two-0123456789ab", "sha256": {"meta.json": "00"}}'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("with_ids", [True, False], ids=["with ids", "from before"])
+@pytest.mark.parametrize(("file", "content"), DAMAGED)
+def test_what_is_damaged_in_a_trial_s_folder_is_nobody_s(folder, file, content, with_ids) -> None:
+    """The trial passes it over, and trains again from what is whole."""
+    half_done("one", folder / "x")
+    if not with_ids:
+        without_ids(folder / "x")
+    (folder / "x" / "trials" / "0001" / "replicate-0" / file).write_text(content)
+    ledger = opened("one", folder / "x")
+    assert ledger.ask() == 1
+    begun = ledger.begin(1)
+    checkpoints = Checkpoints(Path(begun["folder"]) / "replicate-0", begun["attempt"], begun["study"])
+    assert (checkpoints.result(), checkpoints.newest()) == (None, None)
+    ledger.close([], 0)
+
+
+@pytest.mark.parametrize("content", ["{", "", "[1]", '{"id": "one-0", "folder": ["a"]}', "\0\0"])
+def test_a_damaged_record_of_the_id_is_told(folder, command, content) -> None:
+    half_done("one", folder / "x")
+    (folder / "x" / "study.json").write_text(content)
+    assert_refused(command("one.py", "--storage", "x"), "study.json cannot be read", "restore it from a copy")
+    with pytest.raises(Refused, match=r"study\.json cannot be read"):
         opened("one", folder / "x")
 
 
@@ -262,6 +323,77 @@ def test_a_folder_from_before_whose_trials_are_others_is_refused(folder, what) -
     with pytest.raises(Refused, match=message):
         opened("one", folder / "x")
     assert not (folder / "x" / "study.json").exists()
+
+
+def restored(storage: Path, name: str) -> None:
+    """Put the copy of the ledger back that was made as `name`."""
+    shutil.copy(storage.parent / name, storage / "ledger.db")
+
+
+@pytest.mark.parametrize("journal", [True, False], ids=["journal", "folder alone"])
+def test_an_older_copy_of_the_ledger_is_refused(folder, journal) -> None:
+    """Its next trial took the folder of the one that it did not know, and gave that one's values as its own."""
+    ledger = opened("one", folder / "x")
+    trained(ledger)
+    ledger.close([], 0)
+    shutil.copy(folder / "x" / "ledger.db", folder / "older.db")
+    known = (folder / "x" / "journal.jsonl").read_bytes()
+    ledger = opened("one", folder / "x")
+    trained(ledger, 0.9)
+    ledger.close([], 0)
+    shutil.copy(folder / "x" / "ledger.db", folder / "newer.db")
+    restored(folder / "x", "older.db")
+    whole = (folder / "x" / "journal.jsonl").read_bytes()
+    if not journal:
+        (folder / "x" / "journal.jsonl").write_bytes(known)
+    what = "of its journal" if journal else "has the folder trials/0001/replicate-0, and"
+    with pytest.raises(Refused, match=f"trial 1 {what} is not in the ledger; put the newer ledger back, or .*--storag"):
+        opened("one", folder / "x")
+    restored(folder / "x", "newer.db")
+    (folder / "x" / "journal.jsonl").write_bytes(whole)
+    opened("one", folder / "x").close([], 0)
+
+
+def test_a_trial_that_has_other_parameters_in_the_ledger_is_refused(folder) -> None:
+    half_done("one", folder / "x")
+    with sqlite3.connect(folder / "x" / "ledger.db") as database:
+        for number, row in database.execute(ROWS).fetchall():
+            changed = json.loads(row) | ({"params": {"k": 7.5}} if json.loads(row)["number"] == 1 else {})
+            database.execute(CHANGED, (json.dumps(changed), number))
+    with pytest.raises(Refused, match=r"trial 1 has k=\S+ in its journal and 7\.5 in the ledger; put the newer"):
+        opened("one", folder / "x")
+    with sqlite3.connect(folder / "x" / "ledger.db") as database:
+        database.execute("delete from trial_user_attributes where key = 'row' and value_json like '%7.5%'")
+    with pytest.raises(Refused, match="trial 1 of its journal has no parameters yet in the ledger; put the newer"):
+        opened("one", folder / "x")
+
+
+def test_a_healthy_study_agrees_with_its_ledger_whatever_became_of_its_trials(folder, monkeypatch) -> None:
+    """Killed half-way through a suggestion, killed before the journal knew of it, failed and tried again, refused."""
+    ledger = opened("one", folder / "x")
+    failed = ledger.ask()
+    ledger.begin(failed)
+    ledger.finish(failed, 1, None, "out of memory")
+    ledger.close([], 0)
+    ledger = opened("one", folder / "x", retry_failed=True)
+    for place in ("study.ledger.suggest", "study.records.Records.trial"):
+        with monkeypatch.context() as killed:
+            killed.setattr(place, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                ledger.ask()
+        ledger.close([], 0)
+        ledger = opened("one", folder / "x", retry_failed=True)
+    with monkeypatch.context() as patched:
+        refuse = Ledger._refuse
+        patched.setattr(Ledger, "_config", lambda *_: (_ for _ in ()).throw(ValueError("not these")))
+        patched.setattr(Ledger, "_refuse", lambda self, row, reason: (refuse(self, row, reason), self.halt("stop")))
+        assert ledger.ask() is None
+    ledger.close([], 0)
+    ledger = opened("one", folder / "x", retry_failed=True)
+    assert any(row.refused for row in ledger._rows.values())
+    trained(ledger)
+    ledger.close([], 0)
+    opened("one", folder / "x").close([], 0)
 
 
 # --- heads ---------------------------------------------------------------------------------------
@@ -407,6 +539,17 @@ def test_a_moved_folder_carries_on_with_its_models(folder, command, ids) -> None
     ledger.close([], 0)
     assert json.loads((folder / "b" / "study.json").read_text())["folder"] == str(folder / "b")
     assert str(folder / "a") not in (folder / "b" / "summary.json").read_text()
+
+
+def test_the_answer_of_a_moved_folder_names_its_model_where_it_is(folder) -> None:
+    """Also where an earlier version put an absolute path on record, of a study that is never opened again."""
+    finished("one", folder / "a")
+    summary = json.loads((folder / "a" / "summary.json").read_text())
+    (best,) = summary["best"]
+    old = summary["trials"][best]["checkpoint"]
+    summary["trials"][best]["checkpoint"] = str(folder / "a" / old)
+    (folder / "a").rename(folder / "b")
+    assert f"best model: {folder / 'b' / old}\n" in final_text(summary, folder / "b" / "report.html")
 
 
 def test_a_copy_is_refused_while_the_original_is_there(folder, command) -> None:

@@ -13,6 +13,7 @@ import io
 import json
 import os
 import shutil
+import socket
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,13 +21,14 @@ from typing import Any
 
 import pytest
 
-from study import evaluate, report, run
+from study import evaluate, identity, report, run
 from study.journal import Damaged, Journal
 from study.ledger import Ledger
 from study.lock import Lock
 from study.spec import load
 from study.stored import Refused
 from study.tracking_runs import State
+from study.tracking_uri import absolute_uri
 from trainables.checkpoints import Checkpoints, newest_attempt, problem_of
 
 STUDY = """
@@ -95,8 +97,9 @@ def study(finished, tmp_path, monkeypatch) -> Path:
     """The storage folder of a copy of it, whose tracking store and place are not of interest here."""
     moved(finished, tmp_path)
     monkeypatch.chdir(tmp_path)
+    tracked(tmp_path / "studies" / "tiny")
     monkeypatch.setattr(run, "check_uri", lambda uri: None)
-    monkeypatch.setattr(run, "_mlflow_tags", lambda storage, uri: {})
+    monkeypatch.setattr(run, "run_tags", lambda uri, run_id: {})
     monkeypatch.setattr(run.Session, "run", lambda session: STARTED)
     return tmp_path / "studies" / "tiny"
 
@@ -106,6 +109,13 @@ def moved(finished: Path, folder: Path) -> None:
     shutil.copytree(finished, folder, dirs_exist_ok=True)
     place = folder / "studies" / "tiny" / "study.json"
     place.write_text(json.dumps(json.loads(place.read_text()) | {"folder": str(place.parent)}))
+
+
+def tracked(storage: Path) -> None:
+    """Put into the summary that the default tracking store has everything."""
+    summary = json.loads((storage / "summary.json").read_text())
+    summary["mlflow"] |= {"tracking_uri": absolute_uri(run.DEFAULT_TRACKING), "parent_run_id": "a run", "pending": 0}
+    (storage / "summary.json").write_text(json.dumps(summary))
 
 
 STARTED = 77
@@ -325,6 +335,29 @@ def test_what_may_not_be_used_is_refused(study, refusal, name, mode) -> None:
         path.chmod(0o755)
     sentence = refusal(*told, str(path), "denied")
     assert "the same command" not in sentence
+
+
+def test_a_folder_that_came_from_one_of_another_user_is_carried_on(study, tmp_path, refusal) -> None:
+    """Their folder cannot be looked at; who carried the study on last is told by the launches."""
+    theirs = tmp_path / "theirs"
+    (theirs / "study").mkdir(parents=True)
+    record = json.loads((study / "study.json").read_text())
+    (study / "study.json").write_text(json.dumps(record | {"folder": str(theirs / "study")}))
+    overtaken = identity.Launch("newer", socket.gethostname(), str(theirs / "study"))
+
+    def overtake() -> tuple[object, str]:
+        try:
+            return identity.check_launch(study, record["id"], overtaken, "the ledger"), ""
+        except Refused as error:
+            return run.WRONG, f"error: {error}\n"
+
+    theirs.chmod(0o000)
+    try:
+        assert without_rights(lambda: refused_by(run.main, "tiny.py", "--trials", "3")) == (STARTED, "")
+        refusal(*without_rights(overtake), "is an older copy", str(theirs / "study"))
+    finally:
+        theirs.chmod(0o755)
+    assert overtake() == (None, "")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")

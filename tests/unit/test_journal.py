@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from study.journal import Journal
+from study.journal import Damaged, Journal, entries, first
 
 
 def records(*steps, loss=1.0):
@@ -99,3 +99,31 @@ def test_a_failed_append_leaves_nothing_behind(path, monkeypatch):
     assert journal.high_water(0, 0) == 1
     assert [r["step"] for r in journal.append_records(0, 0, records(2))] == [2]
     assert [r["step"] for _, entry in journal.read() for r in entry["records"]] == [1, 2]
+
+
+OTHERS = [
+    ('{"op":"metrics","trial":0,"replicate":0,"records":[{"st', []),
+    ('{"op":"trial","trial":4}\n', [4]),
+    ('{"op": "trial", "trial": 4}\n', [4]),
+    ('{"op":"metrics","records":"not looked at"}\n', []),
+]
+
+
+@pytest.mark.parametrize(("end", "more"), OTHERS)
+def test_entries_of_one_kind_are_read_from_a_journal_that_grows(path, end, more):
+    assert (list(entries(path, "trial")), first(path)) == ([], {})
+    journal = Journal(path)
+    journal.append({"op": "study", "id": "a", "params": {}, "time": 1}, {"op": "trial", "trial": 3})
+    with path.open("a") as file:
+        file.write(end)
+    assert [entry["trial"] for entry in entries(path, "trial")] == [3, *more]
+    assert first(path)["id"] == "a"
+
+
+@pytest.mark.parametrize("line", ["[1]", "Dear reader,", '{"op":"met\0\0\0}', '{"op":"trial",', "{}", '","time":1}'])
+def test_a_line_that_is_no_entry_is_told_whoever_reads(path, line):
+    path.parent.mkdir()
+    path.write_text(f"{line}\n")
+    for read in (lambda: list(entries(path, "trial")), lambda: first(path)):
+        with pytest.raises(Damaged, match="line 1: no entry of a study's journal"):
+            read()

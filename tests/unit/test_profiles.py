@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from study import evaluate, profiles, report, run, spec, stored
+from study.journal import Journal
 
 STUDY = """
 from study.spec import Budget, Objective, Study
@@ -68,13 +69,32 @@ def test_a_profile_that_was_begun_in_the_shared_folder_is_carried_on_there(here,
     # Under the name that it has in its ledger, where the same definition is found again.
     assert plan["study"].startswith("mine, profile search")
     refused(
-        capsys, r"begun differently: seed was 7, now 8\. .*--storage.*--fresh", "--profile", "search", "--seed", "8"
+        capsys, r"begun differently: seed was 7, now 8\. .*--fresh.*--storage", "--profile", "search", "--seed", "8"
     )
     refused(
         capsys, "profile search of mine is kept there, not profile embedded of mine; name another folder with --sto"
     )
     fresh = planned(capsys, "--profile", "search", "--fresh")
     assert fresh["storage"] == str(here / "studies" / "mine.search")
+
+
+LOST = [Path.unlink, lambda path: path.write_text("{"), lambda path: path.write_text("[]")]
+
+
+@pytest.mark.parametrize("lose", LOST, ids=["lost", "damaged", "other"])
+def test_a_profile_is_carried_on_where_it_is_though_its_summary_is_lost(here, capsys, lose) -> None:
+    """It was begun anew in a folder of its own, without a word."""
+    begun("studies/mine", "mine", "search")
+    journal = Journal(Path("studies/mine/journal.jsonl"))
+    journal.append({"op": "study", "tags": {"study.name": "mine", "study.profile": "search"}, "time": 1})
+    journal.close()
+    lose(Path("studies/mine/summary.json"))
+    assert planned(capsys, "--profile", "search")["storage"] == str(here / "studies" / "mine")
+    refused(capsys, "profile search of mine is kept there, not profile embedded of mine")
+    assert profiles.existing("mine", "search", None) == Path("studies/mine")
+    journal.path.write_text("{\n")
+    refused(capsys, "studies/mine/journal.jsonl, line 1: no entry of a study's journal", "--profile", "search")
+    assert planned(capsys, "--profile", "search", "--fresh")["storage"] == str(here / "studies" / "mine.search")
 
 
 def test_a_bare_name_in_a_ledger_that_is_shared_is_carried_on(here, capsys) -> None:
