@@ -38,7 +38,7 @@ def begun(folder: Path) -> tuple[str, str] | None:
         summary = json.loads((folder / "summary.json").read_text())
         return summary["study"], summary["profile"]
     except (OSError, ValueError, KeyError, TypeError):
-        path = folder / "journal.jsonl"
+        path = folder.absolute() / "journal.jsonl"
         tags = first(path).get("tags", {}) if path.is_file() else {}
         return (tags["study.name"], tags["study.profile"]) if {"study.name", "study.profile"} <= tags.keys() else None
 

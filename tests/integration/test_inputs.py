@@ -247,7 +247,7 @@ def changed(tmp_path: Path, spoil, facts: dict[str, str] = FACTS, stay: bool = F
     first.end()
     there = here if stay else here.rename(tmp_path / "there")
     spoil(there)
-    with pytest.raises(ValueError, match=r"the study s was begun with other inputs: .*--storage, or begin") as told:
+    with pytest.raises(ValueError, match=r"the study s was begun with other inputs: .*, or begin anew") as told:
         Launch(there, storage, facts=facts).end()
     return str(told.value)
 

@@ -293,9 +293,10 @@ ADVISED = [row for row in RECORDS if row[0] != "lock"]
 def test_fresh_puts_a_damaged_study_aside(study, name, damage, told) -> None:
     """What the refusals advise."""
     damage(study / name)
-    assert refused_by(run.main, "tiny.py", "--fresh") == (STARTED, "")
+    code, said = refused_by(run.main, "tiny.py", "--fresh")
     assert sorted(path.name for path in study.iterdir()) == ["lock"]
-    assert len(list(study.parent.glob("tiny.*"))) == 1
+    (aside,) = study.parent.glob("tiny.*")
+    assert (code, said) == (STARTED, f"the study that was there is kept in studies/{aside.name}\n")
 
 
 VIEWS = ("summary.json", "tracking.json", "report.html", "trials/0000/replicate-0/attempt", "lock", "ledger.lock")
