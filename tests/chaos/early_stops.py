@@ -22,7 +22,7 @@ from pathlib import Path
 import launches
 from launches import say
 
-SHARED = {"Ledger", "_AutoscalingCoordinatorActor"}
+SHARED = {"LedgerActor", "_AutoscalingCoordinatorActor"}
 """Actors of which a cluster has one, for all its trials."""
 SETTLE_S = 30.0
 
