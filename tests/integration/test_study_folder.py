@@ -13,8 +13,10 @@ import io
 import json
 import os
 import shutil
+import signal
 import socket
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -531,6 +533,22 @@ def test_a_study_carries_on_with_a_damaged_result(session, capfd) -> None:
     told = "".join(capfd.readouterr())
     assert f"the report is not written: {session}/trials/0000/replicate-0/result.json is not the result" in told
     assert json.loads((session / "summary.json").read_text())["status"] == "finished"
+
+
+def test_an_interruption_while_inputs_are_checked_begins_nothing(session, capfd, monkeypatch) -> None:
+    """Ray was started, and a study without a trial stood in the way of the corrected command."""
+    shutil.rmtree(session)
+
+    def interrupted(check: object, say: object, stopped: Callable[[], bool]) -> dict[str, Any]:
+        os.kill(os.getpid(), signal.SIGINT)
+        while not stopped():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run.InputCheck, "result", interrupted)
+    assert run.main(["tiny.py", "--trials", "3"]) == run.INTERRUPTED
+    assert "interrupted before anything was begun" in "".join(capfd.readouterr())
+    assert not (session / "ledger.db").exists()
 
 
 FAULTS = [
