@@ -86,7 +86,7 @@ def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _keep(key: str, old: Any, new: Any, by_class: Mapping[str, Any]) -> str:
     """How the old value of a config key is asked for where nobody has asked for the new one."""
-    if old is _ABSENT or not key.startswith("config.") or by_class.get(key, _ABSENT) != new:
+    if old is _ABSENT or new is _ABSENT or not key.startswith("config.") or by_class.get(key) != new:
         return ""
     return f" (the default; --set '{key.removeprefix('config.')}={json.dumps(old)}' keeps the old one)"
 
