@@ -81,9 +81,9 @@ def _in_memory(source: str, folder: Path) -> Read:
 
 
 def _in_slices(source: str, folder: Path) -> Read:
-    corpus, asked = open_corpus(source, folder / "cache")
+    corpus, topics = open_corpus(source, folder / "cache")
     documents = dict(corpus.documents(0, corpus.size))
-    return Read(len(asked.queries), (documents, asked.queries, asked.qrels), asked.notes)
+    return Read(len(topics.queries), (documents, topics.queries, topics.qrels), topics.notes)
 
 
 READ: dict[str, Callable[..., Read]] = {

@@ -27,7 +27,7 @@ def estimate(study: Study) -> list[str]:
     unknown = [backbone for backbone, shape in shapes.items() if shape is None]
     if unknown:
         return [f"cost        not estimated: no config.json of backbone {', '.join(unknown)} at hand"]
-    if not first.passes:
+    if not first.step_costs:
         return [f"cost        not estimated: trainer {study.trainer} does not say what a step computes"]
     costs = [_operations(config, shapes) for config in given]
     mean, runs = sum(costs) / len(costs), study.budget.trials * study.replicates
@@ -53,7 +53,7 @@ def _operations(config: TrainerConfig, shapes: dict[str, Shape | None]) -> float
     """Of a replicate's training: a backward pass costs two forward passes."""
     shape = shapes[config.backbone]
     assert shape is not None
-    return sum(3 * part.steps * shape.forward(part.tokens, part.projected) for part in config.passes)
+    return sum(3 * part.steps * shape.forward(part.tokens, part.projected) for part in config.step_costs)
 
 
 def _bytes(count: float) -> str:

@@ -216,21 +216,21 @@ def plan(
     opened = []
     for dataset in suite.datasets:
         say(f"{dataset.name}: reading {dataset.source}")
-        corpus, questions = open_corpus(dataset.source, cache)
-        for note in questions.notes:
+        corpus, topics = open_corpus(dataset.source, cache)
+        for note in topics.notes:
             say(note)
-        opened.append((dataset, corpus, questions))
+        opened.append((dataset, corpus, topics))
     return [
         Planned(
             number, replicate, dataset,
             Measurement(
-                trainer, configs[number], folder, identity, corpus, questions,
+                trainer, configs[number], folder, identity, corpus, topics,
                 Counting(suite.metrics, dataset.own_id, dataset.relevant), vectors, cache,
             ),
             storage / "evaluation" / suite.name / dataset.name / f"trial-{number:04d}-replicate-{replicate}.json",
         )
         for number, replicate, folder, identity in models
-        for dataset, corpus, questions in opened
+        for dataset, corpus, topics in opened
     ]  # fmt: skip
 
 
@@ -378,7 +378,7 @@ def _keep(planned: Planned, event: Any) -> None:
         "model": measurement.model_identity,
         "collection": measurement.corpus.identity,
         "documents": measurement.corpus.size,
-        "queries": len(measurement.questions.queries),
+        "queries": len(measurement.topics.queries),
         "settings": event.settings | {"vectors": measurement.precision},
         "values": event.result.values,
         "per_item": event.result.per_item,

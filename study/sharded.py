@@ -42,7 +42,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Finished:
-    """All shards of measurement number `measurement` are done, and merged."""
+    """All shards of measurement number `measurement` are done, and their hits merged."""
 
     measurement: int
     settings: dict[str, Any]
@@ -95,12 +95,12 @@ def run(
         yield Progress(number, row["encoded"], row["documents"])
         if left[number] == 0:
             merging[merge.remote(measurements[number], row["folder"])] = number
-        yield from _merged(merging, wait=False)
+        yield from _finished(merging, wait=False)
     while merging:
-        yield from _merged(merging, wait=True)
+        yield from _finished(merging, wait=True)
 
 
-def _merged(merging: dict[Any, int], wait: bool) -> Iterator[Finished]:
+def _finished(merging: dict[Any, int], wait: bool) -> Iterator[Finished]:
     if not merging:
         return
     ready, _ = ray.wait(list(merging), num_returns=1, timeout=None if wait else 0)
@@ -159,6 +159,7 @@ class Worker:
 
 def _merge(measurement: Measurement, folder: str) -> tuple[dict[str, Any], Evaluation]:
     """In a process of its own, which may import torch: (the encoder's settings, the result)."""
-    from trainables.evaluation import merged, shards
+    from trainables.evaluation import shards
+    from trainables.evaluation.merge_hits import merge_hits
 
-    return shards.settings(Path(folder)), merged.measure(measurement, Path(folder))
+    return shards.settings(Path(folder)), merge_hits(measurement, Path(folder))

@@ -12,14 +12,14 @@ import torch.nn.functional as F
 from trainables.data.order import indices, share
 from trainables.data.types import Example, TrainingSet
 from trainables.probe import extremes, spaced
-from trainables.recipe import Reach
+from trainables.recipe import RecipeContext
 
 Document = tuple[str, str | None]
 """(text, id or None)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class ContrastiveBatch:
     """The global batch of a step, and this rank's share of its texts.
 
     Documents are example by example: the positive, then its hard negatives.
@@ -38,10 +38,10 @@ class Drawn:
     """Mean number of documents that a query is compared with."""
 
 
-class Batches:
+class BatchSampler:
     """Batches of examples, a pure function of seed and step."""
 
-    def __init__(self, data: TrainingSet, batch_size: int, hard_negatives: int, context: Reach) -> None:
+    def __init__(self, data: TrainingSet, batch_size: int, hard_negatives: int, context: RecipeContext) -> None:
         """ValueError where an example has fewer negatives than `hard_negatives`, no query would have any negative, or
         the gang cannot share a batch."""
         if batch_size % context.world_size:
@@ -67,13 +67,13 @@ class Batches:
         """Queries and documents of at most `count` examples."""
         return [text for e in spaced(self.data.examples, count) for text in (e.query, e.positive, *e.negatives[:1])]
 
-    def reduced(self, count: int) -> Batches:
+    def reduced(self, count: int) -> BatchSampler:
         """Batches of `count` examples, those whose positives are the longest and the strangest."""
         examples = self.data.examples
         kept = [examples[place] for place in extremes([example.positive for example in examples], count)]
-        return Batches(replace(self.data, examples=kept), count, self.hard_negatives, self.context)
+        return BatchSampler(replace(self.data, examples=kept), count, self.hard_negatives, self.context)
 
-    def draw(self, step: int) -> Drawn:
+    def batch(self, step: int) -> ContrastiveBatch:
         """The batch of `step` (from 0)."""
         context = self.context
         rows = indices(step, self.batch_size, len(self.data.examples), context.seed)
@@ -84,7 +84,7 @@ class Batches:
         targets = list(range(0, len(documents), 1 + self.hard_negatives))
         excluded = false_negatives(documents, [self._relevant[example.query] for example in examples], targets)
         mine = share(examples, context.rank, context.world_size)
-        return Drawn(
+        return ContrastiveBatch(
             examples,
             [example.query for example in mine],
             [text for example in mine for text, _ in _documents(example)],

@@ -155,7 +155,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class StepCost:
     """What each of so many steps puts through the model, at most: texts are padded to the longest allowed."""
 
     steps: int
@@ -191,7 +191,7 @@ class TrainerConfig(Section):
         return (Stage("train", self.steps, self.optimiser),)
 
     @property
-    def passes(self) -> tuple[Pass, ...]:
+    def step_costs(self) -> tuple[StepCost, ...]:
         """What training computes, for a plan's estimate of its cost; empty where the trainer does not say."""
         return ()
 
@@ -229,7 +229,7 @@ class Prepared:
     """What whoever starts the study should know of the inputs, a sentence each: what is empty or was left out."""
 
 
-class Reach(Protocol):
+class RecipeContext(Protocol):
     """The part of `trainables.context.Context` that a recipe may use."""
 
     rank: int

@@ -58,14 +58,14 @@ def generate(folder: Path, passages: int, queries: int) -> None:
     asked = set(rng.sample(range(passages), queries))
     with (
         (folder / "corpus.jsonl").open("w") as corpus,
-        (folder / "queries.jsonl").open("w") as questions,
+        (folder / "queries.jsonl").open("w") as topics,
         (folder / "qrels" / "test.tsv").open("w") as qrels,
     ):
         for number in range(passages):
             body = rng.choices(words, k=rng.randint(5, 60))
             corpus.write(json.dumps({"_id": f"d{number}", "title": "", "text": " ".join(body)}) + "\n")
             if number in asked:
-                questions.write(json.dumps({"_id": f"q{number}", "text": " ".join(body[:-1])}) + "\n")
+                topics.write(json.dumps({"_id": f"q{number}", "text": " ".join(body[:-1])}) + "\n")
                 qrels.write(f"q{number}\td{number}\t1\n")
 
 
@@ -228,15 +228,15 @@ def check_brute_force(one: Any, folder: Path, sample: int) -> float:
     from trainables.angle.config import Config
     from trainables.angle.recipe import Encoder
     from trainables.evaluation import shards
-    from trainables.evaluation.search import Best
+    from trainables.evaluation.search import TopK
 
     encoder = Encoder.open(one.model, Config(**one.config), torch.device("cpu"))
-    best = Best(len(one.questions.queries), one.depth)
+    best = TopK(len(one.topics.queries), one.depth)
     for shard in range(one.shards):
-        best.merge(shards.read_hits(shards.hits_file(folder, one, shard), len(one.questions.queries)))
+        best.merge(shards.read_hits(shards.hits_file(folder, one, shard), len(one.topics.queries)))
     scores, positions = best.result()
-    rows = random.Random(SEED).sample(range(len(one.questions.queries)), sample)
-    texts = list(one.questions.queries.values())
+    rows = random.Random(SEED).sample(range(len(one.topics.queries)), sample)
+    texts = list(one.topics.queries.values())
     with torch.inference_mode():
         queries = encoder.queries([texts[row] for row in rows]).double().numpy()
         every = np.empty((sample, one.corpus.size))

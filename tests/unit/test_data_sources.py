@@ -321,9 +321,9 @@ def test_empty_documents_and_blank_queries_nobody_judged_are_kept_and_counted(tm
     assert [found.documents[id] for id in ("d30", "d31", "32")] == ["T", "", " "]
     assert len(found.queries) == 20
     assert found.notes == ("c: 2 documents without any text, searched like the others",)
-    corpus, questions = open_corpus(str(folder), tmp_path / "cache")
+    corpus, topics = open_corpus(str(folder), tmp_path / "cache")
     assert dict(corpus.documents(0, 99)) == found.documents
-    assert questions.notes == found.notes
+    assert topics.notes == found.notes
     assert np.isfinite(list(bm25(found, list(found.queries)).values.values())).all()
 
 

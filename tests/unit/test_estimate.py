@@ -9,7 +9,7 @@ import pytest
 
 from study import spec
 from study.estimate import estimate
-from trainables.recipe import Pass
+from trainables.recipe import StepCost
 from trainables.shapes import KNOWN, shape_of
 
 PUBLISHED_MILLIONS = {
@@ -46,9 +46,9 @@ def test_a_folder_tells_its_shape(tmp_path) -> None:
 
 def test_passes_follow_the_stages() -> None:
     config = study_of("retromae_mask_search", "paper").config
-    assert config.passes == (
-        Pass(450_000, 256 * 512, projected=round(1.3 * 256 * 512)),
-        Pass(50_000, 128 * (64 + 144 * 2)),
+    assert config.step_costs == (
+        StepCost(450_000, 256 * 512, projected=round(1.3 * 256 * 512)),
+        StepCost(50_000, 128 * (64 + 144 * 2)),
     )
 
 

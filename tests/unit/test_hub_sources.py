@@ -230,12 +230,12 @@ def test_what_datasets_cannot_open_is_refused(tmp_path, hub_cache, source, split
 def test_a_published_collection_in_slices_is_the_one_in_memory(published, tmp_path):
     source = f"ir_datasets:{published}"
     whole = evaluation_sets(EvaluationData(source=source, test_source=source))["test"].collection
-    corpus, questions = open_corpus(source, tmp_path)
+    corpus, topics = open_corpus(source, tmp_path)
     assert corpus.size == 5
     assert list(corpus.documents(0, 5)) == list(whole.documents.items())
     assert list(corpus.documents(2, 4)) == list(whole.documents.items())[2:4]
     assert list(corpus.documents(4, 99)) == list(whole.documents.items())[4:]
-    assert (questions.queries, questions.qrels) == (whole.queries, whole.qrels)
+    assert (topics.queries, topics.qrels) == (whole.queries, whole.qrels)
     assert open_corpus(source, tmp_path)[0].identity == corpus.identity
     # A sibling on the same documents shares their identity, and so their vectors.
     assert open_corpus(f"{source}/again", tmp_path)[0].identity == corpus.identity

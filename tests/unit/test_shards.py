@@ -12,11 +12,12 @@ import torch
 from trainables.angle.config import Config as AngleConfig
 from trainables.angle.recipe import Encoder as AngleEncoder
 from trainables.data.corpora import STRIDE, open_corpus
-from trainables.evaluation import merged, shards
+from trainables.evaluation import shards
 from trainables.evaluation.measurement import Counting, Measurement, model_identity, remove_leftovers
+from trainables.evaluation.merge_hits import merge_hits
 from trainables.evaluation.metrics import METRICS
 from trainables.evaluation.retrieval import BLOCK, Retrieval
-from trainables.evaluation.search import Best
+from trainables.evaluation.search import TopK
 from trainables.evaluation.shards import ShardSearch
 from trainables.evaluation.vectors import Layout, Reader, Writer
 from trainables.recipe import EvaluationData
@@ -69,25 +70,25 @@ def models():
 
 
 def measurement(trainer, folder, cache, precision="float32", **counting):
-    corpus, questions = open_corpus(str(folder), cache)
+    corpus, topics = open_corpus(str(folder), cache)
     counting = {"metrics": METRICS} | counting
     config = ENCODERS[trainer][1].model_dump(mode="json")
-    return Measurement(trainer, config, folder, "the model", corpus, questions, Counting(**counting), precision, cache)
+    return Measurement(trainer, config, folder, "the model", corpus, topics, Counting(**counting), precision, cache)
 
 
 def measure(one, encoder, order=None):
     search = ShardSearch(one, encoder, CPU)
     searched = [search.search(shard) for shard in (order or range(one.shards))]
-    return merged.measure(one, search.folder), searched
+    return merge_hits(one, search.folder), searched
 
 
 @pytest.mark.parametrize("compressed", [False, True])
 def test_slices_are_the_documents(tmp_path, compressed):
     folder = write_folder(tmp_path / "c", 2 * STRIDE + 40, compressed=compressed)
     whole = Retrieval(EvaluationData(source=str(folder))).sets["test"].collection
-    corpus, questions = open_corpus(str(folder), tmp_path / "cache")
+    corpus, topics = open_corpus(str(folder), tmp_path / "cache")
     assert corpus.size == len(whole.documents)
-    assert (questions.queries, questions.qrels) == (whole.queries, whole.qrels)
+    assert (topics.queries, topics.qrels) == (whole.queries, whole.qrels)
     for start, stop in ((0, corpus.size), (0, 7), (3, 9), (255, 258), (500, 9999), (corpus.size, 9999)):
         assert list(corpus.documents(start, stop)) == list(whole.documents.items())[start:stop]
 
@@ -112,20 +113,20 @@ def test_many_shards_give_what_one_gives(tmp_path, models, trainer, monkeypatch)
     assert one.shards == 1
     alone = ShardSearch(one, models[trainer], CPU)
     alone.search(0)
-    whole = merged.measure(one, alone.folder)
+    whole = merge_hits(one, alone.folder)
     monkeypatch.setattr("trainables.evaluation.measurement.FEWEST", STRIDE)
     many = measurement(trainer, folder, tmp_path / "many")
     assert many.shards == 4
     sharded = ShardSearch(many, models[trainer], CPU)
-    best = Best(len(many.questions.queries), many.depth)
+    best = TopK(len(many.topics.queries), many.depth)
     for shard in (2, 0, 3, 1):
         sharded.search(shard)
-        best.merge(shards.read_hits(shards.hits_file(sharded.folder, many, shard), len(many.questions.queries)))
-    single = Best(len(many.questions.queries), many.depth)
-    single.merge(shards.read_hits(shards.hits_file(alone.folder, many, 0), len(many.questions.queries)))
+        best.merge(shards.read_hits(shards.hits_file(sharded.folder, many, shard), len(many.topics.queries)))
+    single = TopK(len(many.topics.queries), many.depth)
+    single.merge(shards.read_hits(shards.hits_file(alone.folder, many, 0), len(many.topics.queries)))
     assert torch.allclose(best.result()[0], single.result()[0], rtol=1e-5, atol=1e-6)
     assert list(shards.ids(sharded.folder, 4)) == [f"d{n}" for n in range(900)]
-    found = merged.measure(many, sharded.folder)
+    found = merge_hits(many, sharded.folder)
     assert found.values == pytest.approx(whole.values, abs=0.02 if trainer == "angle" else 1e-4)
 
 

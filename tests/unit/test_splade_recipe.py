@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from trainables import encoders
 from trainables.context import Context
-from trainables.contrastive import Batches
+from trainables.contrastive import BatchSampler
 from trainables.data.types import Example, TrainingSet
 from trainables.splade.config import Config
 from trainables.splade.model import SpladeEncoder, rescale_head
@@ -30,8 +30,8 @@ def encoder():
 def recipe(encoder, tmp_path, seed=0, examples=EXAMPLES, **config):
     context = Context(seed=seed, folder=tmp_path, device=torch.device("cpu"))
     made = Config(batch_size=6, **config)
-    batches = Batches(TrainingSet("some data", "0", examples), made.batch_size, made.hard_negatives, context)
-    return SpladeRecipe(made, context, *encoder, batches, SimpleNamespace(description={}))
+    sampler = BatchSampler(TrainingSet("some data", "0", examples), made.batch_size, made.hard_negatives, context)
+    return SpladeRecipe(made, context, *encoder, sampler, SimpleNamespace(description={}))
 
 
 def equal(a, b):
@@ -60,9 +60,9 @@ def test_another_query_with_the_same_positive_is_no_negative(encoder, tmp_path):
     batch = recipe(encoder, tmp_path).batch(0)
     positives = [EXAMPLES[row].positive for row in _rows(0)]
     for i, own in enumerate(positives):
-        assert batch.drawn.excluded[i].tolist() == [j != i and other == own for j, other in enumerate(positives)]
-    assert batch.drawn.excluded.any()
-    assert batch.drawn.candidates == pytest.approx(6 - batch.drawn.excluded.sum().item() / 6)
+        assert batch.sampled.excluded[i].tolist() == [j != i and other == own for j, other in enumerate(positives)]
+    assert batch.sampled.excluded.any()
+    assert batch.sampled.candidates == pytest.approx(6 - batch.sampled.excluded.sum().item() / 6)
 
 
 def _rows(step):

@@ -17,10 +17,10 @@ from trainables.recipe import (
     NonNegativeFinite,
     OpenFraction,
     Optimiser,
-    Pass,
     PositiveFinite,
     Prepared,
     Section,
+    StepCost,
     TrainerConfig,
 )
 
@@ -174,8 +174,8 @@ class Config(TrainerConfig):
         return self
 
     @property
-    def passes(self) -> tuple[Pass, ...]:
-        return (Pass(self.steps, 2 * self.batch_size * self.length),)
+    def step_costs(self) -> tuple[StepCost, ...]:
+        return (StepCost(self.steps, 2 * self.batch_size * self.length),)
 
     @property
     def weights(self) -> tuple[float, ...]:

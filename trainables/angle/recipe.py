@@ -25,10 +25,10 @@ from trainables.encoders import Tokens
 from trainables.evaluation import metrics, sts
 from trainables.evaluation.retrieval import Retrieval
 from trainables.probe import extremes, spaced
-from trainables.recipe import Evaluation, Reach, Split, parameter_groups
+from trainables.recipe import Evaluation, RecipeContext, Split, parameter_groups
 
 
-def build(config: Config, context: Reach) -> AngleRecipe:
+def build(config: Config, context: RecipeContext) -> AngleRecipe:
     """ValueError where the backbone, the data or their combination with `config` cannot be used."""
     if config.batch_size % context.world_size:
         raise ValueError(f"batch_size is {config.batch_size}, which {context.world_size} workers cannot share evenly")
@@ -119,7 +119,7 @@ class AngleRecipe:
     def __init__(
         self,
         config: Config,
-        context: Reach,
+        context: RecipeContext,
         model: SentenceEncoder,
         tokenizer: Any,
         sets: dict[Role, PairSet],

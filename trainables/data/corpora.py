@@ -60,7 +60,7 @@ class Corpus(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
+class Topics:
     """What is asked of a corpus: queries with a relevant document in it, and all their judgements."""
 
     queries: dict[str, str]
@@ -115,7 +115,7 @@ class HubCorpus:
             yield document.doc_id, document.default_text()
 
 
-def open_corpus(source: str, cache: Path, qrels_split: str = "test") -> tuple[Corpus, Questions]:
+def open_corpus(source: str, cache: Path, qrels_split: str = "test") -> tuple[Corpus, Topics]:
     """What `source` names: a folder in BEIR layout (`qrels/<qrels_split>.tsv`) or `ir_datasets:ID`.
 
     `cache` gets an index of a folder, and its corpus where that is compressed. ValueError where something is
@@ -126,7 +126,7 @@ def open_corpus(source: str, cache: Path, qrels_split: str = "test") -> tuple[Co
     return _open_folder(Path(source), cache, qrels_split)
 
 
-def _open_hub(id: str) -> tuple[HubCorpus, Questions]:
+def _open_hub(id: str) -> tuple[HubCorpus, Topics]:
     from trainables.data.hub import ir_dataset, queries_of
 
     dataset = ir_dataset(id, ("docs", "queries", "qrels"))
@@ -143,10 +143,10 @@ def _open_hub(id: str) -> tuple[HubCorpus, Questions]:
         id, id, _digest([dataset.docs_namespace(), size, sample]), size,
         sum(len(text.encode()) for _, text in sample) / len(sample),
     )  # fmt: skip
-    return corpus, _questions(id, queries, qrels, judged, present, sample[0][0])
+    return corpus, _topics(id, queries, qrels, judged, present, sample[0][0])
 
 
-def _open_folder(folder: Path, cache: Path, qrels_split: str) -> tuple[FolderCorpus, Questions]:
+def _open_folder(folder: Path, cache: Path, qrels_split: str) -> tuple[FolderCorpus, Topics]:
     corpus, queries_file, qrels_file = local.beir_files(folder, qrels_split)
     # A resolved path: workers on the same machine have working folders of their own.
     corpus = corpus.resolve()
@@ -167,11 +167,11 @@ def _open_folder(folder: Path, cache: Path, qrels_split: str) -> tuple[FolderCor
         tuple(index["offsets"]),
     )  # fmt: skip
     present = set(index["present"])
-    asked = _questions(folder.name, queries, qrels, judged, present, index["first"], index["empty"])
-    return found, replace(asked, notes=notes + asked.notes)
+    topics = _topics(folder.name, queries, qrels, judged, present, index["first"], index["empty"])
+    return found, replace(topics, notes=notes + topics.notes)
 
 
-def _questions(
+def _topics(
     name: str,
     queries: dict[str, str],
     qrels: Mapping[str, dict[str, int]],
@@ -179,10 +179,10 @@ def _questions(
     present: Container[str],
     corpus_id: str,
     empty: int = 0,
-) -> Questions:
+) -> Topics:
     kept = assemble.answerable(name, queries, judged, present, corpus_id)
     notes = assemble.collection_notes(name, queries, qrels, kept, empty)
-    return Questions(kept, {query: judged[query] for query in kept}, notes)
+    return Topics(kept, {query: judged[query] for query in kept}, notes)
 
 
 def _index(path: Path, wanted: set[str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from trainables.data.corpora import STRIDE, Corpus, Questions
+from trainables.data.corpora import STRIDE, Corpus, Topics
 
 Precision = Literal["float32", "float16"]
 
@@ -44,7 +44,7 @@ class Measurement:
     model: Path
     model_identity: str
     corpus: Corpus
-    questions: Questions
+    topics: Topics
     counting: Counting
     precision: Precision
     """That the documents' vectors are kept in."""
@@ -77,7 +77,7 @@ class Measurement:
         """sha256 of everything that the result depends on, but for the machine that computes it."""
         counting = self.counting
         return digest(
-            [self.trainer, self.config, self.model_identity, self.corpus.identity, self.questions.identity,
+            [self.trainer, self.config, self.model_identity, self.corpus.identity, self.topics.identity,
              counting.metrics, counting.own_id, counting.relevant, self.precision]
         )  # fmt: skip
 

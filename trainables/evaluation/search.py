@@ -22,18 +22,18 @@ def top_k(
     twice. Memory is the queries, one block and its scores, and the k best so far. Returned are float32
     (queries, min(k, documents)) and int64 of the same shape. Every rank must call this.
     """
-    best = dense(queries, blocks, k)
-    merged = Best(len(queries), k)
-    for keys in distributed.gather_objects(best.keys.cpu()):
-        merged.merge(keys)
-    return merged.result()
+    own = dense(queries, blocks, k)
+    best = TopK(len(queries), k)
+    for keys in distributed.gather_objects(own.keys.cpu()):
+        best.merge(keys)
+    return best.result()
 
 
 @torch.inference_mode()
-def dense(queries: torch.Tensor, blocks: Iterable[tuple[Sequence[int], torch.Tensor]], k: int) -> Best:
+def dense(queries: torch.Tensor, blocks: Iterable[tuple[Sequence[int], torch.Tensor]], k: int) -> TopK:
     """The k best of this process's blocks alone, otherwise as `top_k`."""
     queries = queries.float()
-    best = Best(len(queries), k, queries.device)
+    best = TopK(len(queries), k, queries.device)
     for positions, vectors in blocks:
         with torch.autocast(queries.device.type, enabled=False):
             scores = queries @ vectors.float().T
@@ -41,7 +41,7 @@ def dense(queries: torch.Tensor, blocks: Iterable[tuple[Sequence[int], torch.Ten
     return best
 
 
-class Best:
+class TopK:
     """The k best documents of each query among those added so far.
 
     Scores are float32. Equal ones are ordered by position, so the result depends neither on the blocks nor
@@ -62,7 +62,7 @@ class Best:
         self.merge(_largest(keys, self.k))
 
     def merge(self, keys: torch.Tensor) -> None:
-        """Take in the `keys` of another `Best` of the same queries."""
+        """Take in the `keys` of another `TopK` of the same queries."""
         self.keys = _largest(torch.cat([self.keys, keys], dim=1), self.k)
 
     def result(self) -> tuple[torch.Tensor, torch.Tensor]:

@@ -37,7 +37,7 @@ from scipy.sparse import csr_matrix, vstack
 from trainables.evaluation import search
 from trainables.evaluation.measurement import Measurement, Precision, digest, file_digest
 from trainables.evaluation.retrieval import length_blocks, total
-from trainables.evaluation.search import Best
+from trainables.evaluation.search import TopK
 from trainables.evaluation.vectors import Reader, Writer
 from trainables.recipe import Encoder
 
@@ -70,7 +70,7 @@ class ShardSearch:
             / f"{measurement.model_identity[:12]}-{digest(self.binding)[:12]}"
         )
         hits_file(self.folder, measurement, 0).parent.mkdir(parents=True, exist_ok=True)
-        self._vectors = self._encoded_queries(_queries_folder(self.folder, measurement.questions.queries))
+        self._vectors = self._encoded_queries(_queries_folder(self.folder, measurement.topics.queries))
 
     @torch.inference_mode()
     def search(self, shard: int) -> bool:
@@ -80,7 +80,7 @@ class ShardSearch:
         """
         place, hits = _shard_folder(self.folder, shard), hits_file(self.folder, self.measurement, shard)
         start, stop = self.measurement.bounds(shard)
-        if place.is_dir() and read_hits(hits, len(self.measurement.questions.queries)) is not None:
+        if place.is_dir() and read_hits(hits, len(self.measurement.topics.queries)) is not None:
             return False
         manifest, encoded = _made(place, self.binding | {"start": start, "stop": stop}, self._encode(start, stop))
         reader = Reader(place, manifest["layout"])
@@ -139,9 +139,9 @@ class ShardSearch:
 
         Every worker reads what the first one wrote, so that all search for the same numbers.
         """
-        texts = list(self.measurement.questions.queries.values())
+        texts = list(self.measurement.topics.queries.values())
         manifest, _ = _made(
-            place, self.binding | {"queries": digest(list(self.measurement.questions.queries.items()))},
+            place, self.binding | {"queries": digest(list(self.measurement.topics.queries.items()))},
             lambda folder: self._write(folder, texts, 0, self.encoder.queries, "float32"),
         )  # fmt: skip
         reader = Reader(place, manifest["layout"])
@@ -163,7 +163,7 @@ class ShardSearch:
         parts: list[csr_matrix] = [
             self._vectors[start : start + _QUERIES] for start in range(0, self._vectors.shape[0], _QUERIES)
         ]
-        best = [Best(part.shape[0], self.measurement.depth) for part in parts]
+        best = [TopK(part.shape[0], self.measurement.depth) for part in parts]
         for positions, documents in reader.sparse():
             turned = documents.T.tocsr()
             for part, found in zip(parts, best, strict=True):
@@ -172,7 +172,7 @@ class ShardSearch:
 
 
 def read_hits(path: Path, queries: int) -> torch.Tensor | None:
-    """`Best.keys` of a shard; None where there is no such file, or it is not whole."""
+    """`TopK.keys` of a shard; None where there is no such file, or it is not whole."""
     try:
         keys = np.load(path)
     except (FileNotFoundError, EOFError, ValueError):
@@ -182,7 +182,7 @@ def read_hits(path: Path, queries: int) -> torch.Tensor | None:
 
 def hits_file(folder: Path, measurement: Measurement, shard: int) -> Path:
     """Where the best documents of a shard are kept, in the folder of a measurement."""
-    asked = digest([list(measurement.questions.queries.items()), measurement.depth])
+    asked = digest([list(measurement.topics.queries.items()), measurement.depth])
     return folder / f"hits-{asked[:12]}" / f"{shard:05d}.npy"
 
 

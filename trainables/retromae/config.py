@@ -15,11 +15,11 @@ from trainables.recipe import (
     Fraction,
     OpenFraction,
     Optimiser,
-    Pass,
     PositiveFinite,
     Prepared,
     Section,
     Stage,
+    StepCost,
     TextData,
     TrainData,
     TrainerConfig,
@@ -117,7 +117,7 @@ class Config(TrainerConfig):
         return (Stage("pretrain", pretraining, self.pretraining.optimiser, evaluated=False), finetuning)
 
     @property
-    def passes(self) -> tuple[Pass, ...]:
+    def step_costs(self) -> tuple[StepCost, ...]:
         """The decoder's own layers are left out; its projections are not."""
         *before, finetuning = self.stages
         tokens = self.pretraining.batch_size * self.pretraining.max_length
@@ -126,8 +126,8 @@ class Config(TrainerConfig):
             share += 1 if self.decoding == "enhanced" else self.decoder_mask_ratio
         texts = self.query_length + self.document_length * (1 + self.hard_negatives)
         return (
-            *(Pass(stage.steps, tokens, projected=round(share * tokens)) for stage in before),
-            Pass(finetuning.steps, self.batch_size * texts),
+            *(StepCost(stage.steps, tokens, projected=round(share * tokens)) for stage in before),
+            StepCost(finetuning.steps, self.batch_size * texts),
         )
 
     @property

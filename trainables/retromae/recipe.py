@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from trainables import distributed, encoders, overrides, vocabulary
-from trainables.contrastive import Batches, Drawn, info_nce, masked
+from trainables.contrastive import BatchSampler, ContrastiveBatch, info_nce, masked
 from trainables.data.masking import FREE_STREAM, MaskableTokens, Masker, draws, text_seeds, unigram_entropy
 from trainables.data.order import share
 from trainables.data.sources import training_set
@@ -20,7 +20,7 @@ from trainables.data.text import HeldTexts, TextSet, text_set
 from trainables.encoders import Tokens
 from trainables.evaluation.retrieval import Retrieval
 from trainables.probe import SAMPLE, extremes
-from trainables.recipe import Evaluation, Reach, Split, parameter_groups
+from trainables.recipe import Evaluation, RecipeContext, Split, parameter_groups
 from trainables.retromae.config import Config
 from trainables.retromae.decoder import Decoder
 from trainables.retromae.masking import visible_sets
@@ -30,7 +30,7 @@ from trainables.retromae.rules import rules
 Signals = dict[str, torch.Tensor | float]
 
 
-def build(config: Config, context: Reach) -> RetroMAERecipe:
+def build(config: Config, context: RecipeContext) -> RetroMAERecipe:
     """ValueError where the backbone, the data or their combination with `config` cannot be used."""
     cache, pretraining = Path(config.cache) if config.cache else None, config.pretraining
     lengths = {"query_length": config.query_length, "document_length": config.document_length}
@@ -43,7 +43,7 @@ def build(config: Config, context: Reach) -> RetroMAERecipe:
             )
         text = text_set(pretraining.text, cache)
         lengths["pretraining.max_length"] = pretraining.max_length
-    batches = Batches(training_set(config.train, cache), config.batch_size, config.hard_negatives, context)
+    sampler = BatchSampler(training_set(config.train, cache), config.batch_size, config.hard_negatives, context)
     mlm, tokenizer = encoders.load_masked_lm(config.backbone, trust_remote_code=config.trust_remote_code)
     longest = encoders.longest_input(mlm, tokenizer)
     for key, length in lengths.items():
@@ -55,7 +55,7 @@ def build(config: Config, context: Reach) -> RetroMAERecipe:
     if pretraining.objective == "retromae":
         decoder = Decoder(mlm.base_model, config.decoder_layers)
     model = RetroMAE(mlm, decoder)
-    return RetroMAERecipe(config, context, model, tokenizer, text, batches, Retrieval(config.evaluation, cache))
+    return RetroMAERecipe(config, context, model, tokenizer, text, sampler, Retrieval(config.evaluation, cache))
 
 
 class Encoder(encoders.TextEncoder):
@@ -86,11 +86,11 @@ class PretrainingBatch:
 
 @dataclass(frozen=True, slots=True)
 class FinetuningBatch:
-    """This rank's tokens, and what the loss must know of the global batch; see `contrastive.Drawn`."""
+    """This rank's tokens, and what the loss must know of the global batch; see `contrastive.ContrastiveBatch`."""
 
     queries: Tokens
     documents: Tokens
-    drawn: Drawn
+    sampled: ContrastiveBatch
 
 
 class RetroMAERecipe:
@@ -99,16 +99,16 @@ class RetroMAERecipe:
     def __init__(
         self,
         config: Config,
-        context: Reach,
+        context: RecipeContext,
         model: RetroMAE,
         tokenizer: Any,
         text: TextSet | None,
-        batches: Batches,
+        sampler: BatchSampler,
         retrieval: Retrieval,
     ) -> None:
         """`text` is None where there is no pre-training."""
         self.config, self.context, self.tokenizer = config, context, tokenizer
-        self.text, self.batches, self.retrieval = text, batches, retrieval
+        self.text, self.sampler, self.retrieval = text, sampler, retrieval
         self.masker = Masker(tokenizer)
         self.model = model.to(context.device)
         self.encoder = Encoder(self.model, tokenizer, config, context.device)
@@ -118,7 +118,7 @@ class RetroMAERecipe:
 
     def sample(self, count: int) -> dict[str, list[str]]:
         text = {} if self.text is None else {self.text.name: self.text.sample(count)}
-        return {**text, self.batches.data.name: self.batches.sample(count), **self.retrieval.sample(count)}
+        return {**text, self.sampler.data.name: self.sampler.sample(count), **self.retrieval.sample(count)}
 
     def reduced(self, texts: int, documents: int) -> RetroMAERecipe:
         made = copy.copy(self)
@@ -126,7 +126,7 @@ class RetroMAERecipe:
         if self.text is not None:
             held = self.text.sample(SAMPLE)
             made.text = HeldTexts(self.text.name, self.text.identity, [held[at] for at in extremes(held, texts)])
-        made.batches = self.batches.reduced(texts)
+        made.sampler = self.sampler.reduced(texts)
         made.retrieval = self.retrieval.reduced(texts, documents)
         return made
 
@@ -145,11 +145,11 @@ class RetroMAERecipe:
                 self.masker.encode(texts, config.pretraining.max_length, context.device), seeds.to(context.device)
             )
         # By the place in the stage: runs with and without pre-training are fine-tuned on the same batches.
-        drawn = self.batches.draw(place)
+        sampled = self.sampler.batch(place)
         return FinetuningBatch(
-            self.encoder.tokens(drawn.queries, config.query_length),
-            self.encoder.tokens(drawn.documents, config.document_length),
-            drawn,
+            self.encoder.tokens(sampled.queries, config.query_length),
+            self.encoder.tokens(sampled.documents, config.document_length),
+            sampled,
         )
 
     def loss(self, batch: PretrainingBatch | FinetuningBatch, step: int) -> tuple[torch.Tensor, Signals]:
@@ -205,18 +205,18 @@ class RetroMAERecipe:
         return loss
 
     def _finetune(self, batch: FinetuningBatch) -> tuple[torch.Tensor, Signals]:
-        config, drawn = self.config, batch.drawn
+        config, sampled = self.config, batch.sampled
         with encoders.autocast(config.precision, self.context.device):
             local = self.encoder.vectors(batch.queries), self.encoder.vectors(batch.documents)
         queries, documents = (distributed.gather(vectors) for vectors in local)
         scores = queries @ documents.T / config.temperature
-        loss = info_nce(scores, drawn.targets, drawn.excluded)
+        loss = info_nce(scores, sampled.targets, sampled.excluded)
         with torch.no_grad():
-            best, first = masked(scores, drawn.excluded).max(1)
+            best, first = masked(scores, sampled.excluded).max(1)
             signals: Signals = {
                 "contrastive": loss,
-                "accuracy": (first == drawn.targets).float().mean(),
-                "candidates": drawn.candidates,
+                "accuracy": (first == sampled.targets).float().mean(),
+                "candidates": sampled.candidates,
                 "score_scale": best.mean(),
                 "spread": _spread(documents),
             }
@@ -253,7 +253,7 @@ def _spread(vectors: torch.Tensor) -> torch.Tensor:
 
 
 def _describe(recipe: RetroMAERecipe, entropy: float | None) -> dict[str, Any]:
-    config, data, model = recipe.config, recipe.batches.data, recipe.model
+    config, data, model = recipe.config, recipe.sampler.data, recipe.model
     source = "none: in-batch only"
     if config.hard_negatives:
         source = f"{config.hard_negatives} of {config.train.source}, column {config.train.negatives}"

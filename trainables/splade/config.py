@@ -13,10 +13,10 @@ from trainables.recipe import (
     EvaluationData,
     Fraction,
     NonNegativeFinite,
-    Pass,
     PositiveFinite,
     Prepared,
     Section,
+    StepCost,
     TrainData,
     TrainerConfig,
 )
@@ -84,9 +84,9 @@ class Config(TrainerConfig):
         return self
 
     @property
-    def passes(self) -> tuple[Pass, ...]:
+    def step_costs(self) -> tuple[StepCost, ...]:
         tokens = self.batch_size * (self.query_length + self.document_length * (1 + self.hard_negatives))
-        return (Pass(self.steps, tokens, projected=tokens),)
+        return (StepCost(self.steps, tokens, projected=tokens),)
 
 
 def metrics(config: Config) -> dict[str, Direction]:

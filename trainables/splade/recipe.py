@@ -12,22 +12,22 @@ from typing import Any
 import torch
 
 from trainables import distributed, encoders
-from trainables.contrastive import Batches, Drawn, info_nce, masked
+from trainables.contrastive import BatchSampler, ContrastiveBatch, info_nce, masked
 from trainables.data.sources import training_set
 from trainables.encoders import Tokens
 from trainables.evaluation.retrieval import Retrieval, VectorStatistics
-from trainables.recipe import Evaluation, Reach, Split, parameter_groups
+from trainables.recipe import Evaluation, RecipeContext, Split, parameter_groups
 from trainables.splade import losses
 from trainables.splade.config import Config
 from trainables.splade.model import SpladeEncoder, export, rescale_head
 from trainables.splade.rules import rules
 
 
-def build(config: Config, context: Reach) -> SpladeRecipe:
+def build(config: Config, context: RecipeContext) -> SpladeRecipe:
     """ValueError where the backbone, the data or their combination with `config` cannot be used."""
     cache = Path(config.cache) if config.cache else None
     data = training_set(config.train, cache)
-    batches = Batches(data, config.batch_size, config.hard_negatives, context)
+    sampler = BatchSampler(data, config.batch_size, config.hard_negatives, context)
     if config.distillation != "none" and any(example.scores is None for example in data.examples):
         raise ValueError(f"distillation is {config.distillation!r}, but {data.name} has examples without scores")
     if config.distillation != "none" and all(len(set(example.scores or ())) < 2 for example in data.examples):
@@ -42,7 +42,7 @@ def build(config: Config, context: Reach) -> SpladeRecipe:
             raise ValueError(f"{key} is {length}, but backbone {config.backbone!r} takes at most {longest} tokens")
     model = SpladeEncoder(mlm, tokenizer)
     rescale_head(mlm, config.k, config.rescale, config.rescale_bias)
-    return SpladeRecipe(config, context, model, tokenizer, batches, Retrieval(config.evaluation, cache))
+    return SpladeRecipe(config, context, model, tokenizer, sampler, Retrieval(config.evaluation, cache))
 
 
 class Encoder(encoders.TextEncoder):
@@ -59,11 +59,11 @@ class Encoder(encoders.TextEncoder):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """This rank's tokens, and what the loss must know of the global batch; see `contrastive.Drawn`."""
+    """This rank's tokens, and what the loss must know of the global batch; see `contrastive.ContrastiveBatch`."""
 
     queries: Tokens
     documents: Tokens
-    drawn: Drawn
+    sampled: ContrastiveBatch
     teacher: torch.Tensor | None
     """(queries, 1 + hard negatives)."""
 
@@ -74,25 +74,25 @@ class SpladeRecipe:
     def __init__(
         self,
         config: Config,
-        context: Reach,
+        context: RecipeContext,
         model: SpladeEncoder,
         tokenizer: Any,
-        batches: Batches,
+        sampler: BatchSampler,
         retrieval: Retrieval,
     ) -> None:
         self.config, self.context, self.tokenizer = config, context, tokenizer
-        self.batches, self.retrieval = batches, retrieval
+        self.sampler, self.retrieval = sampler, retrieval
         self.model = model.to(context.device)
         self.encoder = Encoder(self.model, tokenizer, config, context.device)
         self.rules = rules(config, model.terms)
         self.description = _describe(self)
 
     def sample(self, count: int) -> dict[str, list[str]]:
-        return {self.batches.data.name: self.batches.sample(count), **self.retrieval.sample(count)}
+        return {self.sampler.data.name: self.sampler.sample(count), **self.retrieval.sample(count)}
 
     def reduced(self, texts: int, documents: int) -> SpladeRecipe:
         made = copy.copy(self)
-        made.batches = self.batches.reduced(texts)
+        made.sampler = self.sampler.reduced(texts)
         made.retrieval = self.retrieval.reduced(texts, documents)
         return made
 
@@ -100,24 +100,24 @@ class SpladeRecipe:
         return parameter_groups(self.model.named_parameters(), weight_decay)
 
     def batch(self, step: int) -> Batch:
-        config, drawn = self.config, self.batches.draw(step)
+        config, sampled = self.config, self.sampler.batch(step)
         teacher = None
         if config.distillation != "none":
-            teacher = torch.tensor([example.scores for example in drawn.examples], device=self.context.device)
+            teacher = torch.tensor([example.scores for example in sampled.examples], device=self.context.device)
         return Batch(
-            self.encoder.tokens(drawn.queries, config.query_length),
-            self.encoder.tokens(drawn.documents, config.document_length),
-            drawn,
+            self.encoder.tokens(sampled.queries, config.query_length),
+            self.encoder.tokens(sampled.documents, config.document_length),
+            sampled,
             teacher,
         )
 
     def loss(self, batch: Batch, step: int) -> tuple[torch.Tensor, dict[str, torch.Tensor | float]]:
-        config, drawn = self.config, batch.drawn
+        config, sampled = self.config, batch.sampled
         with encoders.autocast(config.precision, self.context.device):
             local = self.model(batch.queries), self.model(batch.documents)
         queries, documents = (distributed.gather(vectors) for vectors in local)
         scores = queries @ documents.T
-        contrastive = info_nce(scores, drawn.targets, drawn.excluded)
+        contrastive = info_nce(scores, sampled.targets, sampled.excluded)
         flops_query, flops_document = losses.flops(queries), losses.flops(documents)
         query_penalty = flops_query if config.query_regulariser == "flops" else losses.l1(queries)
         regulariser = losses.ramp(step, config.ramp * config.steps) * (
@@ -126,16 +126,16 @@ class SpladeRecipe:
         total = config.contrastive_weight * contrastive + regulariser
         signals: dict[str, torch.Tensor | float] = {}
         if batch.teacher is not None:
-            own = drawn.targets.unsqueeze(1) + torch.arange(1 + config.hard_negatives, device=scores.device)
+            own = sampled.targets.unsqueeze(1) + torch.arange(1 + config.hard_negatives, device=scores.device)
             distil = losses.margin_mse if config.distillation == "margin_mse" else losses.kl
             signals["distillation"] = distil(scores.gather(1, own), batch.teacher)
             total = total + config.distillation_weight * signals["distillation"]
         with torch.no_grad():
-            best, first = masked(scores, drawn.excluded).max(1)
+            best, first = masked(scores, sampled.excluded).max(1)
             signals |= {
                 "contrastive": contrastive,
-                "accuracy": (first == drawn.targets).float().mean(),
-                "candidates": drawn.candidates,
+                "accuracy": (first == sampled.targets).float().mean(),
+                "candidates": sampled.candidates,
                 "score_scale": best.mean(),
                 "regulariser": regulariser,
                 "flops_query": flops_query,
@@ -167,7 +167,7 @@ def _sparsity(query: torch.Tensor, document: torch.Tensor) -> dict[str, float]:
 
 
 def _describe(recipe: SpladeRecipe) -> dict[str, Any]:
-    config, data = recipe.config, recipe.batches.data
+    config, data = recipe.config, recipe.sampler.data
     source = "none: in-batch only"
     if config.hard_negatives:
         source = f"{config.hard_negatives} of {config.train.source}, column {config.train.negatives}"

@@ -6,38 +6,38 @@ import importlib
 import math
 from pathlib import Path
 
-from trainables.data.corpora import Questions
+from trainables.data.corpora import Topics
 from trainables.evaluation import shards
 from trainables.evaluation.measurement import Counting, Measurement
 from trainables.evaluation.metrics import evaluate
-from trainables.evaluation.search import Best
+from trainables.evaluation.search import TopK
 from trainables.recipe import Evaluation
 
 _AT_ONCE = 256
 """Queries whose results are Python objects at a time."""
 
 
-def measure(measurement: Measurement, folder: Path) -> Evaluation:
+def merge_hits(measurement: Measurement, folder: Path) -> Evaluation:
     """The metrics, mean and per query, and the encoder's statistics.
 
     `folder` is that of the measurement, all shards of which have been searched. A query without results scores 0.
     """
-    questions, counting = measurement.questions, measurement.counting
+    topics, counting = measurement.topics, measurement.counting
     recipe = importlib.import_module(f"trainables.{measurement.trainer}.recipe")
-    best = Best(len(questions.queries), measurement.depth)
+    best = TopK(len(topics.queries), measurement.depth)
     for shard in range(measurement.shards):
-        keys = shards.read_hits(shards.hits_file(folder, measurement, shard), len(questions.queries))
+        keys = shards.read_hits(shards.hits_file(folder, measurement, shard), len(topics.queries))
         if keys is None:
             raise FileNotFoundError(f"{folder}: the hits of shard {shard} are gone; run the same command again")
         best.merge(keys)
     scores, positions = best.result()
     # Metrics ask for judged documents only, so the ids of all others need not be held.
-    watched = {document for row in questions.qrels.values() for document in row}
+    watched = {document for row in topics.qrels.values() for document in row}
     if not counting.own_id:
-        watched |= questions.queries.keys()
+        watched |= topics.queries.keys()
     ids = enumerate(shards.ids(folder, measurement.shards))
     names = {position: id for position, id in ids if id in watched}
-    queries = list(questions.queries)
+    queries = list(topics.queries)
     per_item: dict[str, dict[str, float]] = {metric: {} for metric in counting.metrics}
     for start in range(0, len(queries), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
@@ -49,21 +49,21 @@ def measure(measurement: Measurement, folder: Path) -> Evaluation:
                 for document, score in ranked
                 if (score > 0 or not recipe.Encoder.sparse) and (counting.own_id or document != query)
             ]
-        for metric, items in _counted(run, questions, counting).items():
+        for metric, items in _counted(run, topics, counting).items():
             per_item[metric] |= items
     values = {metric: math.fsum(items.values()) / len(items) for metric, items in per_item.items()}
     statistics = recipe.Encoder.statistics
     if statistics is not None:
-        asked = shards.query_statistics(folder, questions.queries) / len(queries)
+        asked = shards.query_statistics(folder, topics.queries) / len(queries)
         documents = shards.document_statistics(folder, measurement.shards) / measurement.corpus.size
         values |= statistics.values(asked, documents)
     return Evaluation(values, per_item)
 
 
 def _counted(
-    run: dict[str, list[tuple[str, float]]], questions: Questions, counting: Counting
+    run: dict[str, list[tuple[str, float]]], topics: Topics, counting: Counting
 ) -> dict[str, dict[str, float]]:
-    graded = {query: questions.qrels[query] for query in run}
+    graded = {query: topics.qrels[query] for query in run}
     binary = {
         query: {document: int(grade >= counting.relevant) for document, grade in row.items()}
         for query, row in graded.items()
