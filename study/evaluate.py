@@ -30,7 +30,7 @@ from study.run import FAILED, FINISHED, INTERRUPTED, WRONG, resource_changes, un
 from study.screen import View, keep_screen, listen
 from study.suites import SUITES, Dataset, Suite, resolve
 from study.tracking_uri import absolute_uri, check_uri, masked
-from trainables import overrides
+from trainables import overrides, trainers
 from trainables.arguments import parsed
 from trainables.checkpoints import write_text
 from trainables.data.corpora import open_corpus
@@ -249,7 +249,7 @@ def exported(storage: Path, trial: dict[str, Any], cache: Path) -> list[Path]:
 
 def trial_configs(trainer: str, storage: Path, numbers: Container[int]) -> dict[int, dict[str, Any]]:
     """Number -> config of each of these trials, as it was begun, from the study's journal."""
-    model = spec.trainer_module(trainer).Config
+    model = trainers.module(trainer, "config").Config
     configs: dict[int, dict[str, Any]] = {}
     for entry in entries(storage / "journal.jsonl", "trial"):
         if entry["trial"] not in numbers:

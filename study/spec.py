@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import importlib
+import os
 import runpy
+import sys
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,7 +24,7 @@ from pydantic import (
 
 from study.profiles import PROFILE
 from study.values import plain
-from trainables import overrides
+from trainables import overrides, trainers
 from trainables.recipe import Direction, NonNegativeFinite, PositiveFinite, Section, TrainerConfig
 
 FOLDER = Path(__file__).resolve().parent.parent / "search_spaces"
@@ -99,7 +100,7 @@ class Study(Section):
 
     question: str
     trainer: str
-    """The package `trainables/NAME`."""
+    """A package of `trainables/`, such as `splade`, or the dotted name of a package of your own."""
     config: SerializeAsAny[TrainerConfig]
     space: Callable[[Any], Any] = Field(exclude=True)
     parameter: str
@@ -173,7 +174,7 @@ class Study(Section):
         objective, and where the gang cannot share the batch.
         """
         config = overrides.apply(self.config, values)
-        reported = trainer_module(self.trainer).metrics(config)
+        reported = trainers.module(self.trainer, "config").metrics(config)
         for objective in self.objectives:
             if objective.name not in reported:
                 raise ValueError(
@@ -191,16 +192,6 @@ class Study(Section):
                 "use a multiple of the number of workers"
             )
         return config
-
-
-def trainer_module(name: str) -> Any:
-    """`trainables.NAME.config`, which imports neither torch nor ray."""
-    try:
-        return importlib.import_module(f"trainables.{name}.config")
-    except ModuleNotFoundError as error:
-        if error.name not in (f"trainables.{name}", f"trainables.{name}.config"):
-            raise
-        raise ValueError(f"trainer '{name}': there is no package trainables/{name}") from None
 
 
 def available() -> dict[str, Path]:
@@ -224,7 +215,10 @@ def find(name: str) -> tuple[str, Path]:
 
 
 def profiles(path: Path) -> Mapping[str, Study]:
-    """The `STUDY` mapping of a study file."""
+    """The `STUDY` mapping of a study file, which may import from the current folder."""
+    if os.getcwd() not in sys.path:
+        # `python -m` looks there, the console commands do not.
+        sys.path.insert(0, os.getcwd())
     try:
         found = runpy.run_path(str(path)).get("STUDY")
     except ValidationError as error:

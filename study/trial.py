@@ -7,7 +7,6 @@ Metrics do not pass through Tune or Train: their report queues can hang and lose
 
 from __future__ import annotations
 
-import importlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -108,13 +107,12 @@ def _train(
     import ray
 
     from study.gang import taken_away
-    from trainables import distributed, loop
+    from trainables import distributed, loop, trainers
     from trainables.context import LedgerContext, use_threads, worker_device
     from trainables.object_store import below
 
-    config_module = importlib.import_module(f"trainables.{begun['trainer']}.config")
-    recipe_module = importlib.import_module(f"trainables.{begun['trainer']}.recipe")
-    config = config_module.Config(**begun["config"])
+    recipe_module = trainers.module(begun["trainer"], "recipe")
+    config = trainers.module(begun["trainer"], "config").Config(**begun["config"])
     use_threads(config.threads or int(job["resources"]["cpus_per_worker"]))
     device = worker_device(job["resources"]["gpus_per_worker"])
     attempt = begun["attempt"]

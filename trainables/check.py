@@ -11,7 +11,6 @@ Prints lines that begin with `DOING` and say what is being done, and last {"fact
 from __future__ import annotations
 
 import gc
-import importlib
 import json
 import os
 import sys
@@ -22,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from trainables import overrides
+from trainables import overrides, trainers
 from trainables.data.once import read_once
 from trainables.errors import told
 from trainables.recipe import TrainerConfig
@@ -40,8 +39,8 @@ INDIFFERENT = ("steps", "evaluate_every", "checkpoint_every", "threads", "collap
 
 
 def main(name: str, text: str, changes: str = "[{}]") -> int:
-    module = importlib.import_module(f"trainables.{name}.config")
     try:
+        module = trainers.module(name, "config")
         config = overrides.validate(module.Config, json.loads(text))
         with read_once():
             print(f"{DOING}reading the data", flush=True)
@@ -89,13 +88,14 @@ def step(name: str, config: TrainerConfig) -> list[str]:
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))
     with tempfile.TemporaryDirectory() as folder:
         context = Context(seed=0, folder=Path(folder), device=torch.device("cpu"))
-        module = importlib.import_module(f"trainables.{name}.recipe")
+        module = trainers.module(name, "recipe")
+        told_by = HERE, str(trainers.folder_of(name))
         backbone = f"backbone {config.backbone!r}"
-        recipe = _told(f"{backbone} cannot be made ready", module.build, config, context)
+        recipe = _told(told_by, f"{backbone} cannot be made ready", module.build, config, context)
         samples = recipe.sample(READ)
         said = vocabulary.remarks(config.backbone, recipe.tokenizer, samples)
         what = f"{backbone} cannot take the longest and the strangest texts of {', '.join(samples)}"
-        _told(what, _run, recipe.reduced(TEXTS, DOCUMENTS), config)
+        _told(told_by, what, _run, recipe.reduced(TEXTS, DOCUMENTS), config)
     return said
 
 
@@ -115,17 +115,15 @@ def _run(recipe: Any, config: TrainerConfig) -> None:
         recipe.evaluate(("validation", "test"))
 
 
-def _told(what: str, do: Callable[..., Any], *arguments: Any) -> Any:
-    """What `do` returns; ValueError that begins with `what` where anything but our own refusals is raised."""
+def _told(told_by: tuple[str, ...], what: str, do: Callable[..., Any], *arguments: Any) -> Any:
+    """What `do` returns; ValueError that begins with `what` where anything but a refusal by code in the folders
+    `told_by` is raised."""
     try:
         return do(*arguments)
     except MemoryError:
         raise
     except Exception as error:
-        own = isinstance(error, ValueError) and (traceback.extract_tb(error.__traceback__)[-1].filename).startswith(
-            HERE
-        )
-        if own:
+        if isinstance(error, ValueError) and traceback.extract_tb(error.__traceback__)[-1].filename.startswith(told_by):
             raise
         raise ValueError(f"{what}: {type(error).__name__}: {error}") from error
 

@@ -6,7 +6,6 @@ Under `torchrun` every process is one worker of the gang.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import signal
@@ -16,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from trainables import overrides, paths
+from trainables import overrides, paths, trainers
 from trainables.arguments import parsed
 from trainables.checkpoints import newest_attempt, write_text
 from trainables.errors import failure, told
@@ -26,10 +25,10 @@ from trainables.recipe import TrainerConfig
 
 def main(name: str, arguments: list[str] | None = None) -> int:
     """Exit code: 0 trained, 1 the training failed, 2 the request is wrong, 130 interrupted."""
-    module = importlib.import_module(f"trainables.{name}.config")
+    module = trainers.module(name, "config")
     base = module.Config()
     parser = argparse.ArgumentParser(
-        prog=f"python -m trainables.{name}",
+        prog=f"python -m {trainers.package_of(name)}",
         description=f"Train one {name} configuration in this process. Ctrl-C checkpoints and ends it, the same command "
         "carries on; another configuration needs another --folder.",
         epilog="keys of --set: " + ", ".join(overrides.keys(base)),
@@ -107,7 +106,7 @@ def _train(name, config, folder: Path, seed: int, attempt: int):
         rank=int(os.environ.get("RANK", "0")), attempt=attempt,
     )  # fmt: skip
     try:
-        return loop.run(importlib.import_module(f"trainables.{name}.recipe"), config, context)
+        return loop.run(trainers.module(name, "recipe"), config, context)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
