@@ -8,7 +8,6 @@ lost worker to another one.
 
 from __future__ import annotations
 
-import importlib
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import ray
 from study.executor import Unreachable, alive
 from study.nodes import per_worker, room
 from study.spec import Resources
+from trainables import trainers
 from trainables.evaluation.measurement import Measurement
 from trainables.recipe import Evaluation
 
@@ -151,9 +151,9 @@ class Worker:
         if self._model is None or self._model[0] != measurement.model:
             # The old encoder goes before the new one comes.
             self._model = self._search = None
-            config = importlib.import_module(f"trainables.{measurement.trainer}.config").Config(**measurement.config)
-            recipe = importlib.import_module(f"trainables.{measurement.trainer}.recipe")
-            self._model = measurement.model, recipe.Encoder.open(measurement.model, config, self.device)
+            config = trainers.module(measurement.trainer, "config").Config(**measurement.config)
+            encoder = trainers.module(measurement.trainer, "recipe").Encoder
+            self._model = measurement.model, encoder.open(measurement.model, config, self.device)
         return ShardSearch(measurement, self._model[1], self.device)
 
 

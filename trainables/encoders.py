@@ -17,6 +17,7 @@ import torch
 
 from trainables import vocabulary
 from trainables.data.cut import cut
+from trainables.evaluation.scoring import DENSE, Scorer
 from trainables.places import MODEL, near_path
 
 if TYPE_CHECKING:
@@ -174,18 +175,19 @@ def computed_in(precision: Literal["auto", "float32", "bf16"], device: torch.dev
 
 
 def encode(
-    model: Callable[[Tokens], torch.Tensor],
+    model: Callable[[Tokens], Any],
     tokens: Callable[[Sequence[str]], Tokens],
     texts: Sequence[str],
     precision: Literal["auto", "float32", "bf16"],
-) -> torch.Tensor:
-    """Vectors (texts, dim) of all texts in their order, by forward passes of `ENCODE_ROWS` texts."""
+    scorer: Scorer = DENSE,
+) -> Any:
+    """Vectors of all texts in their order, as `scorer` knows them, by forward passes of `ENCODE_ROWS` texts."""
     parts = []
     for start in range(0, len(texts), ENCODE_ROWS):
         batch = tokens(texts[start : start + ENCODE_ROWS])
         with autocast(precision, batch.ids.device):
             parts.append(model(batch))
-    return torch.cat(parts)
+    return scorer.joined(parts)
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,7 @@ class TextEncoder:
     A recipe's encoder adds `open`, and `vectors` where they are not what the model returns.
     """
 
-    sparse: ClassVar[bool] = False
+    scorer: ClassVar[Scorer] = DENSE
     statistics: ClassVar[VectorStatistics | None] = None
     model: Any
     tokenizer: Any
@@ -212,21 +214,21 @@ class TextEncoder:
             "precision": computed_in(config.precision, self.device),
         }
 
-    def queries(self, texts: list[str]) -> torch.Tensor:
+    def queries(self, texts: list[str]) -> Any:
         return self._encode(texts, self.config.query_length)
 
-    def documents(self, texts: list[str]) -> torch.Tensor:
+    def documents(self, texts: list[str]) -> Any:
         return self._encode(texts, self.config.document_length)
 
-    def vectors(self, tokens: Tokens) -> torch.Tensor:
-        """Vectors whose inner product is the similarity."""
+    def vectors(self, tokens: Tokens) -> Any:
+        """Vectors of texts, of the kind that the scorer knows."""
         return self.model(tokens)
 
     def tokens(self, texts: Sequence[str], length: int) -> Tokens:
         return tokenize(self.tokenizer, texts, length, self.device)
 
-    def _encode(self, texts: list[str], length: int) -> torch.Tensor:
-        return encode(self.vectors, lambda part: self.tokens(part, length), texts, self.config.precision)
+    def _encode(self, texts: list[str], length: int) -> Any:
+        return encode(self.vectors, lambda part: self.tokens(part, length), texts, self.config.precision, self.scorer)
 
 
 def export(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:

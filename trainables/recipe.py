@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from trainables.collapse import Rule
     from trainables.evaluation.retrieval import VectorStatistics
+    from trainables.evaluation.scoring import Scorer
 
 PositiveFinite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegativeFinite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -285,13 +286,10 @@ class Recipe(Protocol):
 
 
 class Encoder(Protocol):
-    """A retriever made of an exported model: its vectors are those that the recipe is evaluated with.
+    """A retriever made of an exported model: its vectors are those that the recipe is evaluated with."""
 
-    Two vectors' score is their inner product.
-    """
-
-    sparse: ClassVar[bool]
-    """Whether most coordinates are 0, and a document is a result only if its score is above 0."""
+    scorer: ClassVar[Scorer]
+    """How its vectors are scored and kept, such as `scoring.DENSE`."""
     statistics: ClassVar[VectorStatistics | None]
     """Metrics of the vectors themselves."""
 
@@ -306,12 +304,12 @@ class Encoder(Protocol):
         the precision that is computed in."""
         ...
 
-    def queries(self, texts: list[str]) -> torch.Tensor:
-        """(texts, dim) on the device."""
+    def queries(self, texts: list[str]) -> Any:
+        """On the device, of the kind that `scorer` knows: (texts, dim) for `scoring.DENSE`."""
         ...
 
-    def documents(self, texts: list[str]) -> torch.Tensor:
-        """(texts, dim) on the device."""
+    def documents(self, texts: list[str]) -> Any:
+        """As `queries`."""
         ...
 
 

@@ -154,18 +154,21 @@ def test_the_export_encodes_as_the_recipe_was_evaluated(trainer, finished, cache
     encoder = importlib.import_module(f"trainables.{trainer}.recipe").Encoder
     opened = encoder.open(folder / "model", config, torch.device("cpu"))
     assert json.loads(json.dumps(opened.settings)) == opened.settings
+    texts = ["open a file and read all of its lines into a list", "close it"]
     with torch.inference_mode():
-        vectors = opened.documents(["open a file and read all of its lines into a list", "close it"])
-        assert vectors.isfinite().all()
-        assert torch.allclose(vectors[1:], opened.documents(["close it"]), atol=1e-5)
-        assert opened.queries(["close it"]).shape == vectors[1:].shape
-    if encoder.sparse:
-        assert (vectors >= 0).all()
+        asked, documents, alone = opened.queries(["close it"]), opened.documents(texts), opened.documents(texts[1:])
+        scores = encoder.scorer.scores(asked, documents)
+        assert scores.shape == (1, 2)
+        assert scores.isfinite().all()
+        assert torch.allclose(scores[:, 1:], encoder.scorer.scores(asked, alone), rtol=1e-5, atol=1e-5)
+        assert torch.allclose(scores, encoder.scorer.scores(asked, encoder.scorer.joined([documents, alone]))[:, :2])
+    if encoder.scorer.matching_only:
+        assert (documents >= 0).all()
     if not hasattr(config, "evaluation"):
         return
     retrieval = Retrieval(config.evaluation, cache)
     found = retrieval.evaluate(
-        ("validation", "test"), opened.queries, opened.documents, encoder.statistics, encoder.sparse
+        ("validation", "test"), opened.queries, opened.documents, encoder.statistics, encoder.scorer
     )
     for name, value in found["test"].values.items():
         assert value == pytest.approx(outcome.values[f"test.{name}"], rel=1e-9)

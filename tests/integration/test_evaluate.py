@@ -143,7 +143,7 @@ def in_memory(made: Path, trial: int, replicate: int, dataset: str) -> dict[str,
     encoder = Encoder.open(model, CONFIG, torch.device("cpu"))
     source = str(made / "suite" / dataset)
     retrieval = Retrieval(EvaluationData(source=source, test_source=source))
-    found = retrieval.evaluate(("test",), encoder.queries, encoder.documents, encoder.statistics, encoder.sparse)
+    found = retrieval.evaluate(("test",), encoder.queries, encoder.documents, encoder.statistics, encoder.scorer)
     return found["test"].values
 
 

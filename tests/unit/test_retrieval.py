@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from trainables.evaluation.retrieval import Retrieval
+from trainables.evaluation.scoring import DENSE, SPARSE
 from trainables.recipe import EvaluationData
 
 
@@ -25,8 +26,8 @@ def zeros(texts):
     return torch.zeros(len(texts), 3)
 
 
-@pytest.mark.parametrize(("matching_only", "recall"), [(True, 0.0), (False, 1.0)])
-def test_documents_that_share_no_term_are_no_results_of_an_inverted_index(retrieval, matching_only, recall):
+@pytest.mark.parametrize(("scorer", "recall"), [(SPARSE, 0.0), (DENSE, 1.0)])
+def test_documents_that_share_no_term_are_no_results_of_an_inverted_index(retrieval, scorer, recall):
     """Vectors of a collapsed run are all zero: ties would give them a ranking that they do not have."""
-    found = retrieval.evaluate(("validation", "test"), zeros, zeros, matching_only=matching_only)
+    found = retrieval.evaluate(("validation", "test"), zeros, zeros, scorer=scorer)
     assert {e.values["recall_at_100"] for e in found.values()} == {recall}

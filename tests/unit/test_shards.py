@@ -17,9 +17,10 @@ from trainables.evaluation.measurement import Counting, Measurement, model_ident
 from trainables.evaluation.merge_hits import merge_hits
 from trainables.evaluation.metrics import METRICS
 from trainables.evaluation.retrieval import BLOCK, Retrieval
+from trainables.evaluation.scoring import DENSE, MAX_SIM, SPARSE, Ragged
 from trainables.evaluation.search import TopK
 from trainables.evaluation.shards import ShardSearch
-from trainables.evaluation.vectors import Layout, Reader, Writer
+from trainables.evaluation.vectors import Layout, Writer, blocks
 from trainables.recipe import EvaluationData
 from trainables.splade.config import Config as SpladeConfig
 from trainables.splade.recipe import Encoder as SpladeEncoder
@@ -99,10 +100,10 @@ def test_one_shard_gives_what_the_evaluation_in_memory_gives(tmp_path, models, t
     folder = write_folder(tmp_path / "c", 300)
     encoder = models[trainer]
     whole = Retrieval(EvaluationData(source=str(folder), test_source=str(folder)))
-    expected = whole.evaluate(("test",), encoder.queries, encoder.documents, encoder.statistics, encoder.sparse)["test"]
+    expected = whole.evaluate(("test",), encoder.queries, encoder.documents, encoder.statistics, encoder.scorer)["test"]
     found, _ = measure(measurement(trainer, folder, tmp_path / "cache"), encoder)
     assert found.per_item == expected.per_item
-    assert found.values == (pytest.approx(expected.values, rel=1e-12) if encoder.sparse else expected.values)
+    assert found.values == (pytest.approx(expected.values, rel=1e-12) if encoder.scorer is SPARSE else expected.values)
 
 
 @pytest.mark.parametrize("trainer", ENCODERS)
@@ -209,32 +210,39 @@ def test_a_shard_begins_where_a_slice_is_cheap_and_holds_a_bounded_amount_of_tex
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"])
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("scorer", [DENSE, SPARSE, MAX_SIM], ids=lambda scorer: scorer.name)
 @pytest.mark.parametrize("dim", [7, 70_000])
-def test_vectors_come_back_as_they_were(tmp_path, sparse, precision, dim):
+def test_vectors_come_back_as_they_were(tmp_path, scorer, precision, dim):
     generator = torch.Generator().manual_seed(0)
-    vectors = torch.randn(11, dim, generator=generator) * (torch.rand(11, dim, generator=generator) < 0.3)
-    vectors[4] = 0
+    lengths = torch.tensor([2, 1, 0, 3, 1, 1, 2, 4, 1, 1, 0]) if scorer is MAX_SIM else torch.ones(11, dtype=torch.long)
+    rows = int(lengths.sum())
+    values = torch.randn(rows, dim, generator=generator) * (torch.rand(rows, dim, generator=generator) < 0.3)
+    values[4] = 0
     if precision == "float16":
-        vectors = vectors.half().float()
-    writer = Writer(tmp_path, sparse, precision)
+        values = values.half().float()
+    vectors = Ragged(values, lengths) if scorer is MAX_SIM else values
+    writer = Writer(tmp_path, scorer, precision)
     order = [3, 1, 4, 0, 2, 5, 9, 8, 7, 6, 10]
     for start in range(0, 11, 4):
         writer.add(order[start : start + 4], vectors[order[start : start + 4]])
     layout = writer.close()
-    assert layout == Layout(11, dim, 4, sparse, precision)
-    reader = Reader(tmp_path, {"rows": 11, "dim": dim, "block": 4, "sparse": sparse, "precision": precision})
+    assert layout == Layout(11, dim, 4, precision)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(writer.files)
     seen = []
-    for positions, block in reader.sparse() if sparse else reader.dense():
-        dense = block.toarray() if sparse else block.numpy()
-        assert np.array_equal(dense, vectors[positions].numpy())
+    for positions, block in blocks(tmp_path, scorer, layout):
+        wanted = vectors[positions]
+        if scorer is MAX_SIM:
+            assert torch.equal(block.lengths, wanted.lengths)
+            block, wanted = block.values, wanted.values
+        found = block.toarray() if scorer is SPARSE else block.numpy()
+        assert np.array_equal(found, wanted.numpy())
         seen += positions
     assert seen == order
 
 
 def test_numbers_too_large_for_float16_are_refused(tmp_path):
     with pytest.raises(ValueError, match="a number of 70000, too large for float16; use float32"):
-        Writer(tmp_path, False, "float16").add([0], torch.tensor([[7e4, 0.0]]))
+        Writer(tmp_path, DENSE, "float16").add([0], torch.tensor([[7e4, 0.0]]))
 
 
 def test_what_is_wrong_with_a_folder_is_said_before_anything_is_encoded(tmp_path):

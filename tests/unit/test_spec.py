@@ -67,7 +67,11 @@ def test_unknown_names(name: str, message: str) -> None:
         (GOOD, "smal", "profile 'smal' of mine does not exist; did you mean 'small'? it has small"),
         (GOOD.replace('"k", parameter', '"k"').replace('parameter="k"', 'parameter="kk"'), None, "unknown key 'kk'"),
         (GOOD.replace("ndcg_at_10", "accuracy"), None, "objective 'accuracy': splade never reports it; it reports"),
-        (GOOD.replace('trainer="splade"', 'trainer="spade"'), None, "trainer 'spade': there is no module trainables.spade.config; did you mean 'splade'?"),
+        (
+            GOOD.replace('trainer="splade"', 'trainer="spade"'),
+            None,
+            "trainer 'spade': there is no module trainables.spade.config; did you mean 'splade'?",
+        ),
         (GOOD.replace("Budget(trials=2)", "Budget(trials=0)"), None, "trials"),
         (GOOD.replace("budget=", "seeds=3, budget="), None, "seeds"),
     ],

@@ -53,7 +53,7 @@ def test_a_dotted_name_is_any_package(own) -> None:
     ],
 )  # fmt: skip
 def test_an_unknown_name_is_one_sentence_with_what_was_looked_for(own, name, sentence) -> None:
-    with pytest.raises(ValueError, match="^trainer") as refused:
+    with pytest.raises(ValueError, match=r"^trainer") as refused:
         trainers.module(name, "config")
     assert str(refused.value) == sentence
 

@@ -24,6 +24,7 @@ from trainables.data.pairs import PairSet, Role, pair_sets
 from trainables.encoders import Tokens
 from trainables.evaluation import metrics, sts
 from trainables.evaluation.retrieval import Retrieval
+from trainables.evaluation.scoring import DENSE, Scorer
 from trainables.probe import extremes, spaced
 from trainables.recipe import Evaluation, RecipeContext, Split, parameter_groups
 
@@ -55,7 +56,7 @@ def build(config: Config, context: RecipeContext) -> AngleRecipe:
 class Encoder:
     """See `trainables.recipe.Encoder`: the longest of the prefixes, compared by cosine."""
 
-    sparse: ClassVar[bool] = False
+    scorer: ClassVar[Scorer] = DENSE
     statistics: ClassVar[None] = None
     model: SentenceEncoder
     tokenizer: Any

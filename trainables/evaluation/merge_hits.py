@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from pathlib import Path
 
+from trainables import trainers
 from trainables.data.corpora import Topics
 from trainables.evaluation import shards
 from trainables.evaluation.measurement import Counting, Measurement
@@ -23,7 +23,7 @@ def merge_hits(measurement: Measurement, folder: Path) -> Evaluation:
     `folder` is that of the measurement, all shards of which have been searched. A query without results scores 0.
     """
     topics, counting = measurement.topics, measurement.counting
-    recipe = importlib.import_module(f"trainables.{measurement.trainer}.recipe")
+    encoder = trainers.module(measurement.trainer, "recipe").Encoder
     best = TopK(len(topics.queries), measurement.depth)
     for shard in range(measurement.shards):
         keys = shards.read_hits(shards.hits_file(folder, measurement, shard), len(topics.queries))
@@ -47,12 +47,12 @@ def merge_hits(measurement: Measurement, folder: Path) -> Evaluation:
             run[query] = [
                 (document, score)
                 for document, score in ranked
-                if (score > 0 or not recipe.Encoder.sparse) and (counting.own_id or document != query)
+                if (score > 0 or not encoder.scorer.matching_only) and (counting.own_id or document != query)
             ]
         for metric, items in _counted(run, topics, counting).items():
             per_item[metric] |= items
     values = {metric: math.fsum(items.values()) / len(items) for metric, items in per_item.items()}
-    statistics = recipe.Encoder.statistics
+    statistics = encoder.statistics
     if statistics is not None:
         asked = shards.query_statistics(folder, topics.queries) / len(queries)
         documents = shards.document_statistics(folder, measurement.shards) / measurement.corpus.size

@@ -14,12 +14,14 @@ from trainables import distributed
 from trainables.data.sources import EvaluationSet, evaluation_sets
 from trainables.data.types import Collection
 from trainables.evaluation.metrics import evaluate
+from trainables.evaluation.scoring import DENSE, Scorer
 from trainables.evaluation.search import top_k
 from trainables.probe import extremes, spaced
 from trainables.recipe import Evaluation, EvaluationData, Split
 
-Encode = Callable[[list[str]], torch.Tensor]
-"""Texts -> vectors (texts, dim) on the device of the model. It makes its own mini-batches."""
+Encode = Callable[[list[str]], Any]
+"""Texts -> vectors that a scorer knows, such as (texts, dim), on the device of the model. It makes its own
+mini-batches."""
 
 BLOCK = 256
 """Texts per call of an encoder. Fixed, and never across splits: the same texts meet in the same block, so
@@ -33,12 +35,12 @@ DEPTH = 100
 class VectorStatistics:
     """Metrics of the vectors themselves, from means over all queries and over all documents of a split.
 
-    `sums` maps vectors (rows, dim) to a statistic summed over the rows, such as how many are non-zero in
-    each dimension; `values` maps its (mean over queries, mean over documents), float64 on the CPU, to
+    `sums` maps the vectors of some texts, as encoded, to a statistic summed over the texts, such as how many are
+    non-zero in each dimension; `values` maps its (mean over queries, mean over documents), float64 on the CPU, to
     metrics.
     """
 
-    sums: Callable[[torch.Tensor], torch.Tensor]
+    sums: Callable[[Any], torch.Tensor]
     values: Callable[[torch.Tensor, torch.Tensor], dict[str, float]]
 
 
@@ -93,18 +95,16 @@ class Retrieval:
         encode_queries: Encode,
         encode_documents: Encode,
         statistics: VectorStatistics | None = None,
-        matching_only: bool = False,
+        scorer: Scorer = DENSE,
     ) -> dict[Split, Evaluation]:
         """`metrics.METRICS` of each split, mean and per query, with those of `statistics`; same on all ranks.
 
-        With `matching_only` a document is a result only if its score is above 0, as in an inverted index,
-        which never meets a document that shares no term with the query.
         Documents that two splits share are encoded once. Each rank encodes all queries and its share of the
         documents. Every rank must call this with the same splits.
         """
         results: dict[Split, Evaluation] = {}
         for group in _sharing_documents({split: self.sets[split] for split in splits}):
-            results |= _evaluate(group, encode_queries, encode_documents, statistics, matching_only)
+            results |= _evaluate(group, encode_queries, encode_documents, statistics, scorer)
         return {split: results[split] for split in splits}
 
 
@@ -120,17 +120,17 @@ def _evaluate(
     encode_queries: Encode,
     encode_documents: Encode,
     statistics: VectorStatistics | None,
-    matching_only: bool,
+    scorer: Scorer,
 ) -> dict[Split, Evaluation]:
     """Splits of one collection."""
     collection: Collection = next(iter(sets.values())).collection
     vectors = {
-        split: _in_order([collection.queries[id] for id in part.query_ids], encode_queries)
+        split: _in_order([collection.queries[id] for id in part.query_ids], encode_queries, scorer)
         for split, part in sets.items()
     }
     totals: list[torch.Tensor] = []
 
-    def blocks() -> Iterator[tuple[list[int], torch.Tensor]]:
+    def blocks() -> Iterator[tuple[list[int], Any]]:
         texts = list(collection.documents.values())
         mine = length_blocks(texts)[distributed.rank() :: distributed.world_size()]
         for positions in mine:
@@ -139,12 +139,12 @@ def _evaluate(
                 totals.append(total(statistics, encoded))
             yield positions, encoded
 
-    scores, positions = top_k(torch.cat(list(vectors.values())), blocks(), DEPTH)
+    scores, positions = top_k(scorer.joined(list(vectors.values())), blocks(), DEPTH, scorer)
     ids = list(collection.documents)
     ranked = iter(zip(scores.tolist(), positions.tolist(), strict=True))
     runs = {
         split: {
-            query: [(ids[p], s) for s, p in zip(*next(ranked), strict=True) if s > 0 or not matching_only]
+            query: [(ids[p], s) for s, p in zip(*next(ranked), strict=True) if s > 0 or not scorer.matching_only]
             for query in part.query_ids
         }
         for split, part in sets.items()
@@ -160,16 +160,16 @@ def _evaluate(
     return results
 
 
-def total(statistics: VectorStatistics, vectors: torch.Tensor) -> torch.Tensor:
-    """The statistic summed over the rows of `vectors`, float64 on the CPU."""
+def total(statistics: VectorStatistics, vectors: Any) -> torch.Tensor:
+    """The statistic summed over the texts of `vectors`, float64 on the CPU."""
     return statistics.sums(vectors).double().cpu()
 
 
-def _in_order(texts: list[str], encode: Encode) -> torch.Tensor:
+def _in_order(texts: list[str], encode: Encode, scorer: Scorer) -> Any:
     """Vectors of all texts, in their own order."""
     blocks = length_blocks(texts)
-    vectors = torch.cat([encode([texts[position] for position in block]) for block in blocks])
-    return vectors[torch.tensor([position for block in blocks for position in block]).argsort().to(vectors.device)]
+    order = torch.tensor([position for block in blocks for position in block]).argsort().tolist()
+    return scorer.ordered([encode([texts[position] for position in block]) for block in blocks], order)
 
 
 def length_blocks(texts: Sequence[str]) -> list[list[int]]:

@@ -1,42 +1,42 @@
-"""Exact top-k by inner product, streamed over blocks of documents, over one or several workers."""
+"""Exact top-k by any scorer, streamed over blocks of documents, over one or several workers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 
 from trainables import distributed
+from trainables.evaluation.scoring import DENSE, Scorer
 
 _LOW = 0xFFFF_FFFF
 
 
 @torch.inference_mode()
 def top_k(
-    queries: torch.Tensor, blocks: Iterable[tuple[Sequence[int], torch.Tensor]], k: int
+    queries: Any, blocks: Iterable[tuple[Sequence[int], Any]], k: int, scorer: Scorer = DENSE
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The k best documents of each query: (scores, positions), best first, equal on all ranks, on the CPU.
 
-    `queries` is (queries, dim), the same on all ranks. `blocks` yields this rank's documents as (their
-    positions in the collection, vectors (rows, dim) on the device of `queries`); no position may come
-    twice. Memory is the queries, one block and its scores, and the k best so far. Returned are float32
-    (queries, min(k, documents)) and int64 of the same shape. Every rank must call this.
+    `queries` are their vectors, the same on all ranks. `blocks` yields this rank's documents as (their positions in
+    the collection, their vectors on the device of `queries`); no position may come twice. Memory is the queries, one
+    block and its scores, and the k best so far. Returned are float32 (queries, min(k, documents)) and int64 of the
+    same shape. Every rank must call this.
     """
-    own = dense(queries, blocks, k)
-    best = TopK(len(queries), k)
+    count = queries.shape[0]
+    own = best_of(((positions, scorer.scores(queries, vectors)) for positions, vectors in blocks), count, k)
+    best = TopK(count, k)
     for keys in distributed.gather_objects(own.keys.cpu()):
         best.merge(keys)
     return best.result()
 
 
-@torch.inference_mode()
-def dense(queries: torch.Tensor, blocks: Iterable[tuple[Sequence[int], torch.Tensor]], k: int) -> TopK:
-    """The k best of this process's blocks alone, otherwise as `top_k`."""
-    queries = queries.float()
-    best = TopK(len(queries), k, queries.device)
-    for positions, vectors in blocks:
-        with torch.autocast(queries.device.type, enabled=False):
-            scores = queries @ vectors.float().T
+def best_of(scored: Iterable[tuple[Sequence[int], torch.Tensor]], queries: int, k: int) -> TopK:
+    """The k best documents of so many queries: `scored` yields (positions in the collection, scores (queries,
+    positions)), with no position twice."""
+    best = TopK(queries, k)
+    for positions, scores in scored:
         best.add(scores, positions)
     return best
 
@@ -49,12 +49,13 @@ class TopK:
     finds nothing.
     """
 
-    def __init__(self, queries: int, k: int, device: torch.device | str = "cpu") -> None:
+    def __init__(self, queries: int, k: int) -> None:
         if k < 1:
             raise ValueError(f"k is {k}; at least 1 is needed")
         self.k = k
-        self.keys = torch.empty(queries, 0, dtype=torch.int64, device=device)
-        """(queries, at most k), best first; each tells score and position, see `_keys`."""
+        self.keys = torch.empty(queries, 0, dtype=torch.int64)
+        """(queries, at most k), best first, on the device of what came last; each tells score and position, see
+        `_keys`."""
 
     def add(self, scores: torch.Tensor, positions: Sequence[int]) -> None:
         """`scores` (queries, documents), and the documents' positions in the collection, below 2**32."""
@@ -63,7 +64,7 @@ class TopK:
 
     def merge(self, keys: torch.Tensor) -> None:
         """Take in the `keys` of another `TopK` of the same queries."""
-        self.keys = _largest(torch.cat([self.keys, keys], dim=1), self.k)
+        self.keys = _largest(torch.cat([self.keys.to(keys.device), keys], dim=1), self.k)
 
     def result(self) -> tuple[torch.Tensor, torch.Tensor]:
         """(scores, positions), float32 and int64, both (queries, at most k), best first."""

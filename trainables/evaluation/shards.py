@@ -15,7 +15,8 @@ and 6,980 queries of MS MARCO, depth 1,000: 135 shards of 65,536; texts of a sha
 queries 6,980 x 768 x 4 B = 21 MB; a block's scores 6,980 x 256 x (4 + 8) B = 21 MB; results 6,980 x 1,000 x 8 B
 = 56 MB, twice while merging. About 0.2 GB beside the model and its libraries (1-2 GB), whatever the size of the
 collection: 16 such workers take less than 40 GB. On disk, in the cache: 27 GB of vectors in float32, 13.6 GB in
-float16, 8 GB for SPLADE with 150 terms a passage in float32; and 135 x 56 MB = 7.6 GB of hits.
+float16, 8 GB for SPLADE with 150 terms a passage in float32; and 135 x 56 MB = 7.6 GB of hits. MaxSim on 80 vectors
+of 128 a passage takes 362 GB on disk; in memory a block 10 MB, the queries with 32 vectors each 114 MB.
 """
 
 from __future__ import annotations
@@ -32,21 +33,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.sparse import csr_matrix, vstack
 
-from trainables.evaluation import search
 from trainables.evaluation.measurement import Measurement, Precision, digest, file_digest
 from trainables.evaluation.retrieval import length_blocks, total
-from trainables.evaluation.search import TopK
-from trainables.evaluation.vectors import Reader, Writer
+from trainables.evaluation.search import best_of
+from trainables.evaluation.vectors import Layout, Writer, blocks
 from trainables.recipe import Encoder
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
-
-_QUERIES = 1024
-"""Queries that are scored against a block at a time where vectors are sparse."""
+FORMAT = 2
 
 
 class ShardSearch:
@@ -61,6 +57,7 @@ class ShardSearch:
             "collection": corpus.identity,
             "trainer": measurement.trainer,
             "settings": encoder.settings,
+            "vectors": encoder.scorer.name,
             "precision": measurement.precision,
             "shard_rows": measurement.shard_rows,
         }
@@ -83,8 +80,12 @@ class ShardSearch:
         if place.is_dir() and read_hits(hits, len(self.measurement.topics.queries)) is not None:
             return False
         manifest, encoded = _made(place, self.binding | {"start": start, "stop": stop}, self._encode(start, stop))
-        reader = Reader(place, manifest["layout"])
-        keys = self._sparse(reader) if self.encoder.sparse else self._dense(reader)
+        scorer = self.encoder.scorer
+        scored = (
+            (positions, scorer.kept_scores(self._vectors, vectors))
+            for positions, vectors in blocks(place, scorer, Layout(**manifest["layout"]))
+        )
+        keys = best_of(scored, len(self.measurement.topics.queries), self.measurement.depth).keys
         aside = hits.with_name(f".{hits.name}.{_process()}")
         with aside.open("wb") as file:
             np.save(file, keys.cpu().numpy())
@@ -113,21 +114,20 @@ class ShardSearch:
         folder: Path,
         texts: Sequence[str],
         start: int,
-        encode: Callable[[list[str]], torch.Tensor],
+        encode: Callable[[list[str]], Any],
         precision: Precision,
     ) -> dict[str, Any]:
         """Vectors and statistics of `texts`, the first of which has the position `start`."""
-        writer = Writer(folder, self.encoder.sparse, precision)
+        writer = Writer(folder, self.encoder.scorer, precision)
         measured = self.encoder.statistics
         summed: torch.Tensor | None = None
         for block in length_blocks(texts):
-            vectors = encode([texts[position] for position in block]).float()
+            vectors = encode([texts[position] for position in block])
             writer.add([start + position for position in block], vectors)
             if measured is not None:
                 found = total(measured, vectors)
                 summed = found if summed is None else summed + found
-        layout = writer.close()
-        files = list(layout.files)
+        layout, files = writer.close(), list(writer.files)
         if summed is not None:
             np.save(folder / "statistics.npy", summed.numpy())
             files.append("statistics.npy")
@@ -135,7 +135,7 @@ class ShardSearch:
 
     @torch.inference_mode()
     def _encoded_queries(self, place: Path) -> Any:
-        """(queries, dim) in their order: a float32 tensor on the device, or sparse in float64.
+        """Those of the queries in their order, as `Scorer.kept` makes them ready on the device.
 
         Every worker reads what the first one wrote, so that all search for the same numbers.
         """
@@ -144,31 +144,9 @@ class ShardSearch:
             place, self.binding | {"queries": digest(list(self.measurement.topics.queries.items()))},
             lambda folder: self._write(folder, texts, 0, self.encoder.queries, "float32"),
         )  # fmt: skip
-        reader = Reader(place, manifest["layout"])
-        blocks: list[tuple[list[int], Any]] = list(reader.sparse() if self.encoder.sparse else reader.dense())
-        order = np.argsort([position for positions, _ in blocks for position in positions])
-        if self.encoder.sparse:
-            return vstack([part for _, part in blocks], format="csr")[order]
-        return torch.cat([part for _, part in blocks])[order].to(self.device)
-
-    def _dense(self, reader: Reader) -> torch.Tensor:
-        blocks = ((positions, vectors.to(self.device)) for positions, vectors in reader.dense())
-        return search.dense(self._vectors, blocks, self.measurement.depth).keys
-
-    def _sparse(self, reader: Reader) -> torch.Tensor:
-        """On the CPU, whose work is the terms that query and document share.
-
-        Sums are taken in float64 and rounded once: the score does not depend on the order of the terms.
-        """
-        parts: list[csr_matrix] = [
-            self._vectors[start : start + _QUERIES] for start in range(0, self._vectors.shape[0], _QUERIES)
-        ]
-        best = [TopK(part.shape[0], self.measurement.depth) for part in parts]
-        for positions, documents in reader.sparse():
-            turned = documents.T.tocsr()
-            for part, found in zip(parts, best, strict=True):
-                found.add(torch.from_numpy((part @ turned).toarray().astype(np.float32)), positions)
-        return torch.cat([found.keys for found in best])
+        read = list(blocks(place, self.encoder.scorer, Layout(**manifest["layout"])))
+        order = np.argsort([position for positions, _ in read for position in positions]).tolist()
+        return self.encoder.scorer.kept([vectors for _, vectors in read], order, self.device)
 
 
 def read_hits(path: Path, queries: int) -> torch.Tensor | None:

@@ -2,13 +2,13 @@
 
 A folder holds raw little-endian arrays in the order in which the blocks were written:
 
-    positions.bin   int64 (rows,): which document each row is
-    values.bin      dense: (rows, dim); sparse: the numbers other than zero, row after row
+    positions.bin   int64 (rows,): which text each row is
+    values.bin      dense: (rows, dim); sparse: the numbers other than zero, row after row; ragged: (vectors, dim)
     columns.bin     sparse: the column of each value, uint16 up to 65,536 dimensions, int32 above
-    lengths.bin     sparse: int32 (rows,), values of each row
+    lengths.bin     sparse: int32 (rows,), values of each row; ragged: int32 (rows,), vectors of each row
 
-Together these are a matrix in CSR form. A SPLADE vector with 150 of 30,522 terms takes 900 bytes in float32
-(600 in float16) where a dense row would take 122,088; a dense one of 768 takes 3,072 (1,536).
+Which of them there are is the scorer's; see `trainables.evaluation.scoring`. A dense vector of 768 takes 3,072 bytes
+in float32 (1,536 in float16), a passage as 80 vectors of 128 takes 40,960 (20,480).
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import torch
-from scipy.sparse import csr_matrix
 
 from trainables.evaluation.measurement import Precision
+from trainables.evaluation.scoring import Scorer
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,97 +32,46 @@ class Layout:
     rows: int
     dim: int
     block: int
-    sparse: bool
     precision: Precision
-
-    @property
-    def column_type(self) -> str:
-        return "<u2" if self.dim <= 2**16 else "<i4"
-
-    @property
-    def value_type(self) -> str:
-        return "<f2" if self.precision == "float16" else "<f4"
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        sparse = ("columns.bin", "lengths.bin") if self.sparse else ()
-        return ("positions.bin", "values.bin", *sparse)
 
 
 class Writer:
     """Appends blocks of vectors to the files of a folder; `close` returns their layout."""
 
-    def __init__(self, folder: Path, sparse: bool, precision: Precision) -> None:
-        self.folder, self.sparse, self.precision = folder, sparse, precision
+    def __init__(self, folder: Path, scorer: Scorer, precision: Precision) -> None:
+        self.scorer, self.precision = scorer, precision
         self._open = ExitStack()
-        self._files: dict[str, BinaryIO] = {}
+        self._files: dict[str, BinaryIO] = {
+            name: self._open.enter_context((folder / name).open("wb")) for name in ("positions.bin", *scorer.files)
+        }
         self._blocks: list[int] = []
         self._dim = 0
 
-    def add(self, positions: Sequence[int], vectors: torch.Tensor) -> None:
-        """`vectors` (rows, dim). ValueError where one of its finite numbers is too large for float16."""
+    @property
+    def files(self) -> tuple[str, ...]:
+        return tuple(self._files)
+
+    def add(self, positions: Sequence[int], vectors: Any) -> None:
+        """`vectors` of the texts at `positions`. ValueError where a finite number is too large for float16."""
         self._dim = vectors.shape[1]
         self._blocks.append(len(positions))
-        self._append("positions.bin", np.asarray(positions, dtype="<i8"))
-        values = vectors.float()
-        if self.precision == "float16":
-            values = values.half()
-            if (values.isinf() & vectors.isfinite()).any():
-                largest = vectors.abs().max()
-                raise ValueError(f"a vector has a number of {largest:g}, too large for float16; use float32")
-        if self.sparse:
-            kept = values != 0
-            self._append("columns.bin", kept.nonzero()[:, 1].cpu().numpy().astype(self._layout().column_type))
-            self._append("lengths.bin", kept.sum(1).cpu().numpy().astype("<i4"))
-            values = values[kept]
-        self._append("values.bin", values.cpu().contiguous().numpy())
+        np.asarray(positions, dtype="<i8").tofile(self._files["positions.bin"])
+        for name, values in self.scorer.arrays(vectors, self.precision).items():
+            values.tofile(self._files[name])
 
     def close(self) -> Layout:
         self._open.close()
-        return self._layout()
-
-    def _layout(self) -> Layout:
-        return Layout(sum(self._blocks), self._dim, self._blocks[0], self.sparse, self.precision)
-
-    def _append(self, name: str, values: np.ndarray) -> None:
-        if name not in self._files:
-            self._files[name] = self._open.enter_context((self.folder / name).open("wb"))
-        values.tofile(self._files[name])
+        return Layout(sum(self._blocks), self._dim, self._blocks[0], self.precision)
 
 
-class Reader:
-    """The blocks of a folder as they were written."""
+def blocks(folder: Path, scorer: Scorer, layout: Layout) -> Iterator[tuple[list[int], Any]]:
+    """(positions, vectors as `Scorer.block` gives them) of each block of a folder, as they were written."""
+    with ExitStack() as opened:
+        files = {name: opened.enter_context((folder / name).open("rb")) for name in ("positions.bin", *scorer.files)}
 
-    def __init__(self, folder: Path, layout: dict[str, Any]) -> None:
-        self.folder, self.layout = folder, Layout(**layout)
+        def take(name: str, kind: str, count: int) -> np.ndarray:
+            return np.fromfile(files[name], kind, count)
 
-    def dense(self) -> Iterator[tuple[list[int], torch.Tensor]]:
-        """(positions, vectors (rows, dim) float32) of each block."""
-        layout = self.layout
-        with (self.folder / "values.bin").open("rb") as file:
-            for positions in self._positions():
-                values = np.fromfile(file, layout.value_type, len(positions) * layout.dim)
-                yield positions, torch.from_numpy(values.astype(np.float32).reshape(len(positions), layout.dim))
-
-    def sparse(self) -> Iterator[tuple[list[int], csr_matrix]]:
-        """(positions, vectors (rows, dim) float64) of each block."""
-        layout = self.layout
-        with ExitStack() as opened:
-            lengths, columns, values = (
-                opened.enter_context((self.folder / name).open("rb"))
-                for name in ("lengths.bin", "columns.bin", "values.bin")
-            )
-            for positions in self._positions():
-                ends = np.fromfile(lengths, "<i4", len(positions)).cumsum(dtype=np.int64)
-                parts = (
-                    np.fromfile(values, layout.value_type, ends[-1]).astype(np.float64),
-                    np.fromfile(columns, layout.column_type, ends[-1]).astype(np.int32),
-                    np.concatenate([[0], ends]),
-                )
-                yield positions, csr_matrix(parts, shape=(len(positions), layout.dim))
-
-    def _positions(self) -> Iterator[list[int]]:
-        layout = self.layout
-        with (self.folder / "positions.bin").open("rb") as file:
-            for start in range(0, layout.rows, layout.block):
-                yield np.fromfile(file, "<i8", min(layout.block, layout.rows - start)).tolist()
+        for start in range(0, layout.rows, layout.block):
+            rows = min(layout.block, layout.rows - start)
+            yield take("positions.bin", "<i8", rows).tolist(), scorer.block(take, rows, layout.dim, layout.precision)

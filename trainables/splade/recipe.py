@@ -16,6 +16,7 @@ from trainables.contrastive import BatchSampler, ContrastiveBatch, info_nce, mas
 from trainables.data.sources import training_set
 from trainables.encoders import Tokens
 from trainables.evaluation.retrieval import Retrieval, VectorStatistics
+from trainables.evaluation.scoring import SPARSE
 from trainables.recipe import Evaluation, RecipeContext, Split, parameter_groups
 from trainables.splade import losses
 from trainables.splade.config import Config
@@ -48,7 +49,7 @@ def build(config: Config, context: RecipeContext) -> SpladeRecipe:
 class Encoder(encoders.TextEncoder):
     """See `trainables.recipe.Encoder`; also what the recipe itself is evaluated with."""
 
-    sparse = True
+    scorer = SPARSE
     statistics = VectorStatistics(lambda v: (v > 0).sum(0), lambda q, d: _sparsity(q, d))
 
     @classmethod
@@ -147,9 +148,7 @@ class SpladeRecipe:
 
     def evaluate(self, splits: Sequence[Split]) -> dict[Split, Evaluation]:
         encoder = self.encoder
-        return self.retrieval.evaluate(
-            splits, encoder.queries, encoder.documents, encoder.statistics, matching_only=encoder.sparse
-        )
+        return self.retrieval.evaluate(splits, encoder.queries, encoder.documents, encoder.statistics, encoder.scorer)
 
     def export(self, folder: Path) -> None:
         config = self.config
