@@ -76,7 +76,7 @@ def build(options: argparse.Namespace) -> Job:
             raise ValueError(f"{option} {url}: give an absolute path (sqlite:////...) that the cluster's head sees")
     if options.checkpoints:
         check_uri(options.checkpoints, probe=False)
-    files = package.files(study_file=path)
+    files = package.files(study_file=path, trainer=study.trainer)
     on_cluster = next(there for there, here in files.items() if here == path)
     words = ["sh", "study/on_cluster.sh", *_interpreter(options)]
     words += [path.stem if on_cluster == f"search_spaces/{path.stem}.py" else on_cluster]

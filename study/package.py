@@ -1,4 +1,4 @@
-"""The files of a study that travel to a cluster: the three packages and the user's search-space file.
+"""The files of a study that travel to a cluster: the three packages, the user's search-space file and trainer.
 
 Nothing else of the working folder is looked at, so that data, results and environments in it stay where they are.
 """
@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Mapping
+import sysconfig
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from trainables import trainers
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("study", "trainables", "search_spaces")
@@ -19,14 +22,17 @@ LIMIT = 500 * 2**20
 """Bytes; Ray refuses an upload of 512 MiB and more, which it finds out only after packing it."""
 
 
-def files(root: Path = ROOT, study_file: Path | None = None) -> dict[str, Path]:
+def files(root: Path = ROOT, study_file: Path | None = None, trainer: str | None = None) -> dict[str, Path]:
     """Path on the cluster -> file here.
 
     In a checkout these are the files that git knows or would add, so `.gitignore` holds; elsewhere, as in an
-    installed package, all but compiled ones. A `study_file` outside of the packages joins them. Raises ValueError
-    with size, limit and the largest file where it is too much.
+    installed package, all but compiled ones. A `study_file` outside of the packages joins them, and so does the
+    package of the user's own that a `trainer` is in, whole, unless it is installed. Raises ValueError with size, limit
+    and the largest file where it is too much.
     """
-    found = {str(path): root / path for path in (_in_checkout(root) if (root / ".git").exists() else _installed(root))}
+    found = {str(path): root / path for path in _belonging(root, PACKAGES, (root / ".git").exists())}
+    if trainer is not None:
+        found |= _of_trainer(trainer)
     if study_file is not None and study_file not in found.values():
         found[f"{USER}/{study_file.name}"] = study_file
     sizes = {name: path.stat().st_size for name, path in found.items()}
@@ -49,8 +55,27 @@ def write(found: Mapping[str, Path], target: Path) -> None:
         shutil.copyfile(path, copy)
 
 
-def _in_checkout(root: Path) -> list[Path]:
-    asked = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *PACKAGES]
+def _of_trainer(trainer: str) -> dict[str, Path]:
+    """The files of the top package of a trainer by its dotted name, where the nodes cannot be expected to have it."""
+    top, *below = trainers.package_of(trainer).split(".")
+    folder = trainers.folder_of(trainer)
+    root = folder.parents[len(below)]
+    if top in PACKAGES or {str(root)} & {sysconfig.get_path(kind) for kind in ("purelib", "platlib")}:
+        return {}
+    in_checkout = any((place / ".git").exists() for place in (root, *root.parents))
+    found = {str(path): root / path for path in _belonging(root, (top,), in_checkout)}
+    if folder / "config.py" not in found.values():
+        raise ValueError(f"trainer '{trainer}': git ignores {folder}, so that it cannot be sent to a cluster")
+    return found
+
+
+def _belonging(root: Path, packages: Sequence[str], in_checkout: bool) -> list[Path]:
+    """Files of packages in `root`, relative to it."""
+    return _in_checkout(root, packages) if in_checkout else _installed(root, packages)
+
+
+def _in_checkout(root: Path, packages: Sequence[str]) -> list[Path]:
+    asked = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *packages]
     try:
         done = subprocess.run(asked, cwd=root, capture_output=True, text=True, check=True)
     except (FileNotFoundError, subprocess.CalledProcessError) as error:
@@ -60,8 +85,8 @@ def _in_checkout(root: Path) -> list[Path]:
     return sorted(Path(name) for name in done.stdout.split("\0") if name and (root / name).is_file())
 
 
-def _installed(root: Path) -> list[Path]:
-    found = (path.relative_to(root) for package in PACKAGES for path in (root / package).rglob("*") if path.is_file())
+def _installed(root: Path, packages: Sequence[str]) -> list[Path]:
+    found = (path.relative_to(root) for package in packages for path in (root / package).rglob("*") if path.is_file())
     return sorted(path for path in found if "__pycache__" not in path.parts)
 
 
