@@ -9,7 +9,6 @@ docs/inputs.md is written anew. An architecture works or is refused with a sente
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from typing import Any
 
 import torch
 
-from trainables import check, loop, overrides
+from trainables import check, loop, overrides, trainers
 from trainables.context import Context
 
 RECIPES = ("splade", "angle", "retromae")
@@ -168,8 +167,8 @@ def attempt(recipe: str, settings: dict[str, Any], folder: Path) -> str | None:
 
     Raises whatever else happens.
     """
-    module = importlib.import_module(f"trainables.{recipe}.recipe")
-    config = overrides.apply(importlib.import_module(f"trainables.{recipe}.config").Config(), settings)
+    module = trainers.module(recipe, "recipe")
+    config = overrides.apply(trainers.module(recipe, "config").Config(), settings)
     try:
         check.step(recipe, config)
     except ValueError as error:

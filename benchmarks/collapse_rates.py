@@ -18,7 +18,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from study.journal import Journal
-from trainables import collapse, overrides
+from trainables import collapse, overrides, trainers
 from trainables.history import History
 
 
@@ -42,7 +42,7 @@ def recorded(storage: Path):
 
 def rules_of(trainer: str, config, facts: dict[str, str]):
     """Those that the recipe itself applied."""
-    rules = importlib.import_module(f"trainables.{trainer}.rules").rules
+    rules = importlib.import_module(f"{trainers.package_of(trainer)}.rules").rules
     if trainer == "splade":
         return rules(config, int(facts["vocabulary"]))
     if trainer == "retromae":
@@ -73,7 +73,7 @@ def main() -> int:
     parser.add_argument("--trainer", default="splade")
     parser.add_argument("--gain", type=float, default=0.02)
     options = parser.parse_args()
-    config_type = importlib.import_module(f"trainables.{options.trainer}.config").Config
+    config_type = trainers.module(options.trainer, "config").Config
     counts = {"learned": 0, "false stops": 0, "dead": 0, "misses": 0}
     for storage in options.storage:
         summary = json.loads((storage / "summary.json").read_text())

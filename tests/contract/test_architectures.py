@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 
 import pytest
 import torch
 
 from benchmarks import architectures
-from trainables import encoders, overrides
+from trainables import encoders, overrides, trainers
 from trainables.context import Context
 
 TRIED = (
@@ -55,11 +54,11 @@ def test_sentence_transformers_cuts_queries_and_documents_as_the_recipe_does(nam
     from sentence_transformers import SentenceTransformer, SparseEncoder
 
     architectures.make(name, tmp_path / "backbone")
-    module = importlib.import_module(f"trainables.{recipe}.recipe")
+    module = trainers.module(recipe, "recipe")
     settings = architectures.files(tmp_path)[recipe] | {"backbone": str(tmp_path / "backbone")}
     if recipe == "splade":
         settings |= {"rescale": "untied"}
-    config = overrides.apply(importlib.import_module(f"trainables.{recipe}.config").Config(), settings)
+    config = overrides.apply(trainers.module(recipe, "config").Config(), settings)
     made = module.build(config, Context(seed=0, folder=tmp_path, device=torch.device("cpu")))
     with torch.no_grad():
         for parameter in made.model.parameters():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trainables import check, overrides
+from trainables import check, overrides, trainers
 
 
 def lines(rows: list[dict]) -> str:
@@ -76,7 +75,7 @@ def inputs(good, tmp_path) -> Path:
 
 
 def asked(folder: Path, recipe: str, **changes: object) -> object:
-    config = importlib.import_module(f"trainables.{recipe}.config").Config()
+    config = trainers.module(recipe, "config").Config()
     given = {"backbone": "model"} | USES[recipe] | {k.replace("__", "."): v for k, v in changes.items()}
     here = {key: str(folder / v) if isinstance(v, str) and (folder / v).exists() else v for key, v in given.items()}
     return overrides.apply(config, here)

@@ -4,7 +4,6 @@ library raises on the longest and the strangest texts, in one sentence.
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 import torch
 
 from benchmarks import architectures
-from trainables import check, encoders, overrides, vocabulary
+from trainables import check, encoders, overrides, trainers, vocabulary
 from trainables.data import local
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +21,7 @@ KANJI = "草地の上で牛と男性が立っています"
 
 
 def config(trainer: str, folder: Path, **values):
-    made = importlib.import_module(f"trainables.{trainer}.config").Config()
+    made = trainers.module(trainer, "config").Config()
     return overrides.apply(made, architectures.files(folder)[trainer] | values)
 
 
@@ -42,7 +41,7 @@ def backbone(tmp_path):
 
 
 def recipe_class(trainer: str) -> type:
-    module = importlib.import_module(f"trainables.{trainer}.recipe")
+    module = trainers.module(trainer, "recipe")
     (found,) = (
         one for name, one in vars(module).items() if name.endswith("Recipe") and one.__module__ == module.__name__
     )
@@ -55,7 +54,7 @@ def edit(path: Path, **changes) -> None:
 
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_a_step_of_every_stage_and_an_evaluation_are_made(trainer, tmp_path, backbone, capsys, monkeypatch) -> None:
-    recipe = importlib.import_module(f"trainables.{trainer}.recipe")
+    recipe = trainers.module(trainer, "recipe")
     kind = next(
         value for name, value in vars(recipe).items() if name.endswith("Recipe") and name.lower()[0] == trainer[0]
     )
@@ -97,7 +96,7 @@ def test_what_a_library_raises_is_one_sentence_that_names_the_input(
     def broken(self, *_):
         raise RuntimeError("index out of\nrange in self")
 
-    recipe = importlib.import_module(f"trainables.{trainer}.recipe")
+    recipe = trainers.module(trainer, "recipe")
     kind = next(
         value for name, value in vars(recipe).items() if name.endswith("Recipe") and name.lower()[0] == trainer[0]
     )

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import pytest
 
-from trainables import overrides, paths
+from trainables import overrides, paths, trainers
 from trainables.places import COLLECTION, EXAMPLES, MODEL, PAIRS, TEXTS
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = {
-    path.parent.name: importlib.import_module(f"trainables.{path.parent.name}.config").Config
+    path.parent.name: trainers.module(path.parent.name, "config").Config
     for path in sorted((ROOT / "trainables").glob("*/config.py"))
 }
 KEYS = [(trainer, key) for trainer, config in CONFIGS.items() for key in paths.places(config)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainables import loop, overrides
+from trainables import loop, overrides, trainers
 from trainables.context import Context
 from trainables.evaluation.retrieval import Retrieval
 
@@ -38,7 +37,7 @@ class Stopped(Context):
 
 
 def small_config(trainer: str, cache: Path, **more):
-    config = importlib.import_module(f"trainables.{trainer}.config").Config()
+    config = trainers.module(trainer, "config").Config()
     known = overrides.keys(config)
     values = {key: value for key, value in SMALL.items() if key in known}
     return overrides.apply(config, values | {"cache": str(cache)} | more)
@@ -48,7 +47,7 @@ def run(trainer: str, config, folder: Path, stop_at: int = 0, attempt: int = 1, 
     torch.set_num_threads(1)
     context = Stopped(seed=seed, folder=folder, device=torch.device("cpu"), attempt=attempt)
     context.stop_at = stop_at
-    outcome = loop.run(importlib.import_module(f"trainables.{trainer}.recipe"), config, context)
+    outcome = loop.run(trainers.module(trainer, "recipe"), config, context)
     return outcome, getattr(context, "records", [])
 
 
@@ -96,7 +95,7 @@ def test_what_it_reports_follows_its_config(trainer, changes, cache, tmp_path) -
 
 def check_reported(trainer: str, config, outcome, records) -> None:
     """What is declared is all that is reported, at each evaluation and of each split."""
-    metrics = importlib.import_module(f"trainables.{trainer}.config").metrics(config)
+    metrics = trainers.module(trainer, "config").metrics(config)
     assert outcome.state == "complete"
     assert set(metrics.values()) <= {"maximize", "minimize"}
     names = {name for name in outcome.values if not name.startswith("train.")}
@@ -108,7 +107,7 @@ def check_reported(trainer: str, config, outcome, records) -> None:
 
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_prepare_reads_the_inputs(trainer, cache) -> None:
-    module = importlib.import_module(f"trainables.{trainer}.config")
+    module = trainers.module(trainer, "config")
     prepared = module.prepare(small_config(trainer, cache))
     assert prepared.facts
     assert all(isinstance(value, str) for value in prepared.facts.values())
@@ -151,7 +150,7 @@ def test_the_export_encodes_as_the_recipe_was_evaluated(trainer, finished, cache
     """Full evaluations open the exported model with `Encoder`; on the study's own test queries it scores the same."""
     outcome, _, folder = finished(trainer)
     config = small_config(trainer, cache)
-    encoder = importlib.import_module(f"trainables.{trainer}.recipe").Encoder
+    encoder = trainers.module(trainer, "recipe").Encoder
     opened = encoder.open(folder / "model", config, torch.device("cpu"))
     assert json.loads(json.dumps(opened.settings)) == opened.settings
     texts = ["open a file and read all of its lines into a list", "close it"]
@@ -176,7 +175,7 @@ def test_the_export_encodes_as_the_recipe_was_evaluated(trainer, finished, cache
 
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_batch_is_a_function_of_seed_and_step(trainer, cache, tmp_path) -> None:
-    module = importlib.import_module(f"trainables.{trainer}.recipe")
+    module = trainers.module(trainer, "recipe")
     config = small_config(trainer, cache)
 
     def batch(seed: int, step: int):
@@ -230,17 +229,17 @@ def test_golden_losses(trainer, cache, tmp_path, request) -> None:
 def test_golden_losses_of_the_embedded_inputs(trainer, finished, cache, request) -> None:
     """The embedded inputs are read from the installed packages, so that other versions of these have others."""
     _, records, _ = finished(trainer)
-    facts = importlib.import_module(f"trainables.{trainer}.config").prepare(small_config(trainer, cache)).facts
+    facts = trainers.module(trainer, "config").prepare(small_config(trainer, cache)).facts
     path = GOLDEN / f"{trainer}.embedded.json"
     if not compare_with_golden(path, losses(records), facts, request.config.getoption("--write-golden")):
         pytest.skip("the golden losses are those of other versions of the packages that the inputs are read from")
 
 
 GANG = """
-import importlib, json, sys
+import json, sys
 from pathlib import Path
 import torch, torch.distributed as dist
-from trainables import loop
+from trainables import loop, trainers
 from trainables.context import Context
 from trainables.evaluation.retrieval import Retrieval
 
@@ -250,8 +249,8 @@ dist.init_process_group("gloo", init_method=f"file://{store}", rank=int(rank), w
 seen = []
 context = Context(seed=0, folder=Path(folder), device=torch.device("cpu"), rank=int(rank), world_size=2,
                   on_records=seen.extend)
-config = importlib.import_module(f"trainables.{trainer}.config").Config.model_validate_json(config)
-outcome = loop.run(importlib.import_module(f"trainables.{trainer}.recipe"), config, context)
+config = trainers.module(trainer, "config").Config.model_validate_json(config)
+outcome = loop.run(trainers.module(trainer, "recipe"), config, context)
 if rank == "0":
     print(json.dumps({"values": outcome.values, "losses": [r["metrics"].get("train.loss") for r in seen]}))
 dist.destroy_process_group()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import json
 import math
@@ -20,6 +19,7 @@ from study import report, significance
 from study.answer import accounts, answer, caveats, notes
 from study.findings import Findings
 from study.words import label, meanings
+from trainables import trainers
 
 ROOT = Path(__file__).resolve().parents[2]
 _spec = importlib.util.spec_from_file_location("synthetic_study", Path(__file__).with_name("synthetic_study.py"))
@@ -235,7 +235,7 @@ def test_every_metric_of_the_page_is_explained_on_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("trainer", sorted(path.parent.name for path in (ROOT / "trainables").glob("*/recipe.py")))
 def test_every_metric_of_a_trainer_has_an_explanation(trainer: str) -> None:
-    module = importlib.import_module(f"trainables.{trainer}.config")
+    module = trainers.module(trainer, "config")
     metrics = module.metrics(module.Config())
     assert list(meanings(metrics)) == [label(name) for name in metrics]
 

@@ -6,7 +6,6 @@ refused.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
 import re
@@ -19,7 +18,7 @@ import pytest
 from pydantic import BaseModel
 
 from study import evaluate, report, run, submit
-from trainables import cli
+from trainables import cli, trainers
 
 _spec = importlib.util.spec_from_file_location("synthetic_study", Path(__file__).with_name("synthetic_study.py"))
 assert _spec is not None and _spec.loader is not None  # noqa: PT018
@@ -367,7 +366,7 @@ def settings(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, st
 SETTINGS = [
     pytest.param(recipe, key, value, id=f"{recipe} {key}={value}")
     for recipe in RECIPES
-    for key, value in settings(importlib.import_module(f"trainables.{recipe}.config").Config)
+    for key, value in settings(trainers.module(recipe, "config").Config)
 ]
 
 

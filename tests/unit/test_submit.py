@@ -115,6 +115,59 @@ def test_written_folder_runs_by_itself(tmp_path) -> None:
     assert "Does a study that is killed end as one that is not?" in done.stdout
 
 
+@pytest.fixture
+def own_trainer(tmp_path, monkeypatch) -> Path:
+    """A package of the user's own beside a study that names it, and other things beside both."""
+    here = tmp_path / "here"
+    folder = here / "package_of_test" / "late"
+    folder.mkdir(parents=True)
+    (folder / "config.py").write_text("from trainables.splade.config import Config, metrics, prepare\n")
+    (folder / "recipe.py").write_text("from trainables.splade.recipe import Encoder, build\n")
+    (folder.parent / "helpers.py").write_text("")
+    (here / "results.bin").write_text("")
+    text = (ROOT / "search_spaces" / "splade_k_search.py").read_text()
+    text = text.replace('trainer="splade"', 'trainer="package_of_test.late"')
+    (here / "mine.py").write_text(text.replace("from trainables.splade.config", "from package_of_test.late.config"))
+    monkeypatch.chdir(here)
+    monkeypatch.syspath_prepend(str(here))
+    yield here
+    for name in [name for name in sys.modules if name.startswith("package_of_test")]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("git", [True, False], ids=["checkout", "folder"])
+def test_a_trainer_of_ones_own_is_sent_with_its_package(own_trainer, tmp_path, git) -> None:
+    if git:
+        subprocess.run(["git", "init", "--quiet"], cwd=own_trainer, check=True)
+    (own_trainer / "package_of_test" / "__pycache__").mkdir()
+    (own_trainer / "package_of_test" / "__pycache__" / "helpers.pyc").write_text("")
+    (own_trainer / ".gitignore").write_text("__pycache__\n")
+    made = job.build(submit.parser().parse_args(["mine.py", "--storage", "/shared/k"]))
+    sent = {name for name in made.files if name.split("/")[0] not in package.PACKAGES}
+    package_ = ("package_of_test/helpers.py", "package_of_test/late/config.py", "package_of_test/late/recipe.py")
+    assert sent == {"submitted/mine.py", *package_}
+    package.write(made.files, tmp_path / "there")
+    done = subprocess.run(
+        [sys.executable, "-m", "study.run", "submitted/mine.py", "--dry-run"],
+        cwd=tmp_path / "there", env=os.environ | {"PYTHONPATH": ""}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "trainer     package_of_test.late" in done.stdout
+
+
+def test_a_trainer_that_is_installed_or_ours_is_not_sent_again(own_trainer, monkeypatch) -> None:
+    path = own_trainer / "mine.py"
+    assert package.files(trainer="trainables.splade") == package.files()
+    monkeypatch.setattr(package.sysconfig, "get_path", lambda kind: str(own_trainer))
+    assert package.files(study_file=path, trainer="package_of_test.late") == package.files(study_file=path)
+
+
+def test_a_trainer_that_git_ignores_cannot_be_sent(own_trainer, capsys) -> None:
+    subprocess.run(["git", "init", "--quiet"], cwd=own_trainer, check=True)
+    (own_trainer / ".gitignore").write_text("package_of_test\n")
+    refused(capsys, r"trainer 'package_of_test.late': git ignores .*/late, so", "mine.py", "--storage", "/shared/k",
+            "--address", "http://127.0.0.1:9")  # fmt: skip
+
+
 # --- name, command, variables ------------------------------------------------------------------------
 
 
