@@ -164,7 +164,7 @@ STUDIES = {
     # (the space, changes to the study): what the sentence names
     (SUGGEST, "question=3"): "question",
     (SUGGEST, "qestion='?'"): "qestion",
-    (SUGGEST, "trainer='spalde'"): "trainables/spalde",
+    (SUGGEST, "trainer='spalde'"): "trainables.spalde.config; did you mean 'splade'?",
     (SUGGEST, "trainer=''"): "trainer",
     (SUGGEST, "parameter='kk'"): "did you mean 'k'",
     (SUGGEST, "plane=('k', 'kk')"): "did you mean 'k'",
