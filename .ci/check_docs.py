@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from study import run, spec, submit  # noqa: E402
-from trainables import overrides  # noqa: E402
+from trainables import overrides, trainers  # noqa: E402
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)#\s]+)(#[^)]*)?\)")
 COMMAND = re.compile(r"^\s*(?:\$ )?(?:\S+/)?python -m (study\.run|study\.submit|trainables\.\w+)(.*)$", re.MULTILINE)
@@ -45,7 +45,7 @@ def _command_problems(module: str, rest: str) -> list[str]:
     else:
         trainer, found = module.split(".")[1], []
     if trainer is not None:
-        valid = overrides.keys(spec.trainer_module(trainer).Config)
+        valid = overrides.keys(trainers.module(trainer, "config").Config)
         found += [f"{trainer} has no config key {key}" for key in keys if key not in valid]
     return found
 
