@@ -14,7 +14,7 @@ from typing import Any
 from study.significance import LEVEL, Mean, holm, over_items
 from study.suites import Suite
 from study.words import Trial, at, difference, label, p_value, show
-from trainables.checkpoints import write_text
+from trainables.files import write_whole
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ def write(
         ],
         "comparisons": [asdict(one) for one in compared],
     }
-    write_text(folder / f"{suite.name}.json", json.dumps(content, indent=2))
+    write_whole(folder / f"{suite.name}.json", json.dumps(content, indent=2))
     page = folder / f"{suite.name}.md"
-    write_text(page, _page(suite, summary, trials, values, compared))
+    write_whole(page, _page(suite, summary, trials, values, compared))
     return page
 
 

@@ -26,23 +26,24 @@ from study.files import read_summary
 from study.journal import entries
 from study.lock import Held, Lock
 from study.profiles import existing
-from study.run import FAILED, FINISHED, INTERRUPTED, WRONG, resource_changes, unused
+from study.run import resource_changes, unused
 from study.screen import View, keep_screen, listen
 from study.suites import SUITES, Dataset, Suite, resolve
-from study.tracking_uri import absolute_uri, check_uri, masked
+from study.tracking_uri import check_uri
+from study.uris import absolute_uri, masked
 from trainables import overrides, trainers
 from trainables.arguments import parsed
-from trainables.checkpoints import write_text
 from trainables.data.corpora import open_corpus
-from trainables.errors import failure, told
+from trainables.digests import json_digest
+from trainables.errors import FAILED, FINISHED, INTERRUPTED, WRONG, failure, told
 from trainables.evaluation.measurement import (
     Counting,
     Measurement,
     Precision,
-    digest,
     model_identity,
     remove_leftovers,
 )
+from trainables.files import write_whole
 from trainables.object_store import below, fetched
 from trainables.places import typed
 
@@ -242,7 +243,7 @@ def exported(storage: Path, trial: dict[str, Any], cache: Path) -> list[Path]:
         return sorted(path for path in found if path.is_dir())
     uri, mark, settings = place.partition("?")
     of_trial = uri.rpartition("/replicate-")[0] + mark + settings
-    copies = cache / "models" / digest(of_trial)[:16]
+    copies = cache / "models" / json_digest(of_trial)[:16]
     names = [f"replicate-{replicate}" for replicate in range(len(trial["replicates"]))]
     return [fetched(below(of_trial, name, "model"), copies / name, STORE_WAIT_S) for name in names]
 
@@ -323,8 +324,7 @@ def _record(
         check_uri(uri)
         record(uri, parent, trials, suite, tabled(results), measured_at, tables)
     except Exception as error:
-        reason = " ".join(str(error).split())[:300]
-        screen.say(f"not recorded in MLflow: {masked(reason)}; the same command tries again")
+        screen.say(f"not recorded in MLflow: {masked(told(error, 300))}; the same command tries again")
 
 
 def _measure(
@@ -383,7 +383,7 @@ def _keep(planned: Planned, event: Any) -> None:
         "values": event.result.values,
         "per_item": event.result.per_item,
     }
-    write_text(planned.path, json.dumps(result))
+    write_whole(planned.path, json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ is ever restored: what is to be done next is in the ledger alone.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 import os
@@ -31,6 +30,7 @@ from study.nodes import per_worker, room
 from study.processes import descendants, kill
 from study.screen import children_without_hang_up
 from study.spec import Resources, Study
+from trainables.digests import text_digest
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class Engine:
             return
         # The storage's digest in it tells the folders that killed launches of this study have left, which the study's
         # lock makes ours.
-        prefix = f"study-{hashlib.sha256(str(self.storage).encode()).hexdigest()[:6]}-"
+        prefix = f"study-{text_digest(str(self.storage))[:6]}-"
         place = temporary_folder(len(prefix))
         for abandoned in place.glob(f"{prefix}*"):
             shutil.rmtree(abandoned, ignore_errors=True)

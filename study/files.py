@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from study.words import enumerate_words
-from trainables.errors import told
+from trainables.errors import one_line, told
 
 WRITTEN_ON = ("lock", "ledger.lock", "ledger.db", "journal.jsonl", "logs/*.log", "trials/*/replicate-*/attempt")
 """Files that a launch opens and goes on with."""
@@ -67,7 +67,7 @@ def check_sqlite(path: Path, *, thoroughly: bool = True) -> set[str]:
     except sqlite3.DatabaseError as error:
         raise ValueError(f"it is damaged ({error})") from error
     if found != "ok":
-        raise ValueError(f"it is damaged ({' '.join(found.split())})")
+        raise ValueError(f"it is damaged ({one_line(found)})")
     return tables
 
 

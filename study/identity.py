@@ -25,7 +25,8 @@ from typing import Any
 from study.journal import entries, first
 from study.row import Row
 from study.stored import FINAL, Refused
-from trainables.checkpoints import problem_of, whole_result, write_text
+from trainables.checkpoints import problem_of, whole_result
+from trainables.files import write_whole
 
 FILE = "study.json"
 LAUNCH, HOST, FOLDER = "study.launch", "study.host", "study.folder"
@@ -116,7 +117,7 @@ def take(storage: Path, study_id: str, rows: Mapping[int, Row]) -> None:
             raise Refused(f"{path} belongs to {whose}, but trial {number} is one of {study_id}; move it elsewhere")
     place = {"id": study_id, "host": socket.gethostname(), "folder": str(storage)}
     if _recorded(storage) != place:
-        write_text(storage / FILE, json.dumps(place))
+        write_whole(storage / FILE, json.dumps(place))
 
 
 def _check_copy(storage: Path, study_id: str) -> None:
@@ -174,7 +175,7 @@ def _stamp(folder: Path, study_id: str) -> None:
     for path in _stamped(folder):
         content = _content(path)
         if content is not None and "study" not in content:
-            write_text(path, json.dumps(content | {"study": study_id}))
+            write_whole(path, json.dumps(content | {"study": study_id}))
 
 
 def _stamped(folder: Path) -> list[Path]:

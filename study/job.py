@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import re
 import shlex
@@ -13,7 +12,8 @@ from pathlib import Path
 
 from study import package, provenance, run
 from study.plan import plan
-from study.tracking_uri import SQLITE, sqlite_path
+from study.uris import sqlite_path
+from trainables.digests import text_digest
 from trainables.object_store import check_uri
 
 TRACKING = (
@@ -72,7 +72,8 @@ def build(options: argparse.Namespace) -> Job:
         "STUDY_LEDGER": options.ledger or os.environ.get("STUDY_LEDGER"),
     }
     for option, url in zip(("--tracking-uri", "--ledger"), urls.values(), strict=True):
-        if url and url.startswith(SQLITE) and not sqlite_path(url).is_absolute():
+        file = sqlite_path(url or "")
+        if file is not None and not file.is_absolute():
             raise ValueError(f"{option} {url}: give an absolute path (sqlite:////...) that the cluster's head sees")
     if options.checkpoints:
         check_uri(options.checkpoints, probe=False)
@@ -101,7 +102,7 @@ def prefix(name: str, storage: Path) -> str:
     >>> prefix("my study", Path("/shared/studies/mine"))
     'my-study-441c3e'
     """
-    digest = hashlib.sha256(f"{name}\n{storage}".encode()).hexdigest()[:6]
+    digest = text_digest(f"{name}\n{storage}")[:6]
     return f"{re.sub(r'[^A-Za-z0-9_.]+', '-', name)}-{digest}"
 
 

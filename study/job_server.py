@@ -77,8 +77,9 @@ class Jobs(JobSubmissionClient):
             # Raised where the token that RAY_AUTH_MODE or RAY_AUTH_TOKEN_PATH promises is not there.
             raise Refused(f"{str(error).partition('. ')[0]}; {WHERE}") from error
         except (RuntimeError, requests.HTTPError, json.JSONDecodeError, KeyError, TypeError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise Refused(f"--address {self.shown}: the server there is not Ray's job server ({reason})") from error
+            raise Refused(
+                f"--address {self.shown}: the server there is not Ray's job server ({told(error, 200)})"
+            ) from error
 
     def of(self, prefix: str) -> list[JobDetails]:
         """Jobs submitted as `prefix`-1, -2, ..., in this order."""

@@ -29,7 +29,8 @@ from sqlalchemy import Column, Double, Integer, MetaData, String, Table, Text
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from study.lock import Held
-from study.tracking_uri import masked, with_driver
+from study.uris import masked, with_driver
+from trainables.errors import first_line
 
 LEASE_S = 50.0
 """How long a head that nobody can ask counts as alive after its last word."""
@@ -282,7 +283,7 @@ class Lease:
     def _overdue(self, error: SQLAlchemyError) -> None:
         silent = time.monotonic() - self._renewed
         if silent > self._seconds / 2:
-            reason = masked(str(getattr(error, "orig", None) or error).strip().partition("\n")[0])
+            reason = masked(first_line(error))
             self.lost = f"the ledger's database has not answered for {silent:.0f} s ({reason})"
 
     def _taken(self, row: _Row | None) -> None:

@@ -38,8 +38,8 @@ from study.space import Unsuitable, shown, suggest
 from study.spec import Study
 from study.stored import FINAL, Refused, default_url, importances, open_study
 from study.tracking import Tracker
-from study.tracking_uri import masked
-from trainables.checkpoints import write_text
+from study.uris import masked
+from trainables.files import remove_asides, write_whole
 from trainables.object_store import below
 
 log = logging.getLogger(__name__)
@@ -75,8 +75,8 @@ class Ledger:
         self.name, self.profile, self.spec, self.storage = name, profile, study, storage
         # A SIGKILLed study leaves its actor alive for a moment.
         self._lock = Lock(storage / "ledger.lock", wait_s=20.0)
-        for half_written in (*storage.glob(".summary.json.*"), *storage.glob(f".{identity.FILE}.*")):
-            half_written.unlink()
+        for written in ("summary.json", "tracking.json", identity.FILE):
+            remove_asides(storage / written)
         url = url or default_url(storage)
         with ExitStack() as opened:
             opened.callback(self._lock.release)
@@ -303,7 +303,7 @@ class Ledger:
             # The report reads what is in the storage folder.
             place = self._folder(number) / f"replicate-{replicate}" / "result.json"
             place.parent.mkdir(parents=True, exist_ok=True)
-            write_text(place, json.dumps(outcome | {"study": self.id}))
+            write_whole(place, json.dumps(outcome | {"study": self.id}))
         if len(row.replicates) == replicate:
             row.trained += outcome["seconds"] * workers
             row.replicates.append(
@@ -650,7 +650,7 @@ class Ledger:
 
     def _write_summary(self) -> dict[str, Any]:
         summary = self.summary()
-        write_text(self.storage / "summary.json", json.dumps(_finite(summary), indent=2))
+        write_whole(self.storage / "summary.json", json.dumps(_finite(summary), indent=2))
         return summary
 
 

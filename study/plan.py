@@ -11,8 +11,8 @@ from study import stored
 from study.estimate import estimate
 from study.space import explore
 from study.spec import Resources, Study
-from study.tracking_uri import masked
-from trainables import overrides
+from study.uris import masked
+from trainables import overrides, paths
 
 
 def plan(
@@ -67,7 +67,9 @@ def plan(
     for key, names in moves.items():
         lines += [f"moved       {key}: {old} -> {new}, if the content is the same" for old, new in names.items()]
     lines.append("config")
-    lines += [f"  {key} = {_dig(study.config, key)}" for key in overrides.keys(study.config) if key != "cache"]
+    lines += [
+        f"  {key} = {paths.value_of(study.config, key)}" for key in overrides.keys(study.config) if key != "cache"
+    ]
     return "\n".join(lines)
 
 
@@ -98,9 +100,3 @@ def _range(found: Any) -> str:
 
 def _point(point: dict[str, Any]) -> str:
     return " ".join(f"{key}={value}" for key, value in point.items())
-
-
-def _dig(config: Any, key: str) -> Any:
-    for part in key.split("."):
-        config = getattr(config, part)
-    return config

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from study.tracking_uri import masked
+from study.uris import masked
 
 PACKAGES = ("torch", "transformers", "ray", "optuna", "mlflow-skinny", "datasets", "ir_datasets", "ranx")
 COMMIT, DIRTY = "STUDY_GIT_COMMIT", "STUDY_GIT_DIRTY"

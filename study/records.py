@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from study.definition import flat
 from study.identity import Launch
 from study.journal import Journal
 from study.row import Row
 from study.spec import Study
+from trainables.overrides import flat
 from trainables.recipe import TrainerConfig
 
 STATUS = {"complete": "FINISHED", "pruned": "KILLED", "collapsed": "KILLED", "failed": "FAILED"}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -39,7 +38,9 @@ from study.words import (
     value_of,
 )
 from trainables.arguments import parsed
-from trainables.errors import told
+from trainables.errors import FINISHED, WRONG, told
+from trainables.files import write_whole
+from trainables.overrides import flat
 from trainables.places import typed
 
 FIGURES = ("parameter_curve", "matched_cost", "pareto", "loss_curves")
@@ -64,9 +65,9 @@ def main(arguments: list[str] | None = None) -> int:
         path = write(existing(study, options.profile, options.storage))
     except (ValueError, OSError) as error:
         print(f"error: {told(error)}", file=View(sys.stderr))
-        return 2
+        return WRONG
     print(path, file=View(sys.stdout))
-    return 0
+    return FINISHED
 
 
 def write(storage: Path) -> Path:
@@ -89,7 +90,7 @@ def write(storage: Path) -> Path:
         stopped=[trial for trial in findings.trials if trial["state"] not in ("complete", "running")],
         costs=_costs(findings.summary),
         notes=notes(findings),
-        dataset=_flat(findings.summary.get("dataset") or {}),
+        dataset=_facts(findings.summary.get("dataset") or {}),
         shares=", ".join(f"{k} {v:.2f}" for k, v in (findings.summary.get("importances") or {}).items()),
         hint=mlflow_hint(findings.summary),
         updated=_moment(findings.summary.get("updated")),
@@ -97,7 +98,7 @@ def write(storage: Path) -> Path:
         value_of=value_of, sentence=sentence, over=over, signed=signed, spread=spread, COST=COST,
     )  # fmt: skip
     target = storage / "report.html"
-    _put(target, page.encode())
+    write_whole(target, page)
     return target
 
 
@@ -122,7 +123,7 @@ def _figures(findings: Findings) -> dict[str, str]:
     figures |= {f"paired_{name}": getattr(paired_plots, name)(findings.contrasts) for name in PAIRED_FIGURES}
     for name, png in figures.items():
         if png is not None:
-            _put(findings.storage / f"{name}.png", png)
+            write_whole(findings.storage / f"{name}.png", png)
             drawn[name] = base64.b64encode(png).decode()
     return drawn
 
@@ -182,13 +183,9 @@ def _costs(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     return shown + ([("wall clock", seconds(wall), "all launches together")] if wall else [])
 
 
-def _flat(value: Any, prefix: str = "") -> list[tuple[str, str]]:
-    """Nested facts as (dotted name, text) pairs."""
-    if isinstance(value, Mapping):
-        return [pair for key, item in value.items() for pair in _flat(item, f"{prefix}.{key}" if prefix else str(key))]
-    if isinstance(value, list | tuple):
-        value = ", ".join(map(str, value))
-    return [(prefix or "dataset", str(value))]
+def _facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What is recorded of the data, as (dotted name, text) pairs."""
+    return [(key, ", ".join(map(str, v)) if isinstance(v, list) else str(v)) for key, v in flat(found).items()]
 
 
 def _moment(text: Any) -> str:
@@ -196,13 +193,6 @@ def _moment(text: Any) -> str:
         return f"{datetime.fromisoformat(str(text)):%Y-%m-%d %H:%M}"
     except ValueError:
         return ""
-
-
-def _put(path: Path, data: bytes) -> None:
-    """Written aside, then moved: a reader never sees half a file."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_bytes(data)
-    os.replace(aside, path)
 
 
 if __name__ == "__main__":

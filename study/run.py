@@ -29,17 +29,17 @@ from study.processes import descendants, kill
 from study.screen import View, forget, keep_screen, listen
 from study.space import check_settings, explore
 from study.tracking_probe import run_tags
-from study.tracking_uri import SQLITE, absolute_uri, check_uri, masked, sqlite_uri
+from study.tracking_uri import check_uri
+from study.uris import absolute_uri, masked, sqlite_path, sqlite_uri
 from study.variants import variants
 from trainables import overrides
 from trainables.arguments import parsed
 from trainables.check import DOING, distinct
-from trainables.errors import failure, told
+from trainables.errors import FAILED, FINISHED, INTERRUPTED, WRONG, failure, told
 from trainables.object_store import check_uri as check_store
 from trainables.object_store import fetched
 from trainables.places import typed
 
-FINISHED, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 DEFAULT_TRACKING = "sqlite:///studies/mlflow.db"
 POLL_S = 0.4
 PATIENCE_S = 10.0
@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
     ledger = options.ledger or os.environ.get("STUDY_LEDGER")
     if ledger:
         stored.check_url(ledger)
-        ledger = absolute_uri(ledger) if ledger.startswith(SQLITE) else ledger
+        ledger = absolute_uri(ledger) if sqlite_path(ledger) is not None else ledger
         if options.fresh and stored.holds(ledger, name):
             raise ValueError(
                 f"--fresh: the ledger of --ledger already has a study '{name}', which would be carried on; "

@@ -15,6 +15,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from study.spec import Study
 from study.values import plain
 from trainables import overrides
+from trainables.errors import one_line
 
 # Optuna vouches for single values only; JSON brings lists back as they are.
 warnings.filterwarnings("ignore", "Choices for a categorical distribution should be", UserWarning)
@@ -86,7 +87,7 @@ def suggest(spec: Study, trial: optuna.Trial) -> None:
         # A fault of the storage says nothing about the parameters.
         if asked.fault is not None:
             raise
-        said = " ".join(str(error).split())
+        said = one_line(str(error))
         if not isinstance(error, ValueError):
             said = f"raises {type(error).__name__}: {said}"
         raise Unsuitable(f"the search space {said}") from error

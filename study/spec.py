@@ -25,6 +25,7 @@ from pydantic import (
 from study.profiles import PROFILE
 from study.values import plain
 from trainables import overrides, trainers
+from trainables.errors import told
 from trainables.recipe import Direction, NonNegativeFinite, PositiveFinite, Section, TrainerConfig
 
 FOLDER = Path(__file__).resolve().parent.parent / "search_spaces"
@@ -225,7 +226,7 @@ def profiles(path: Path) -> Mapping[str, Study]:
         raise ValueError(f"study file {path}{_line(error, path)}: {overrides.sentences(error)}") from None
     except (Exception, SystemExit) as error:
         where = f"study file {path}{_line(error, path)}"
-        raise ValueError(f"{where} raises {type(error).__name__}: {_one_line(error)}") from error
+        raise ValueError(f"{where} raises {type(error).__name__}: {told(error, 500)}") from error
     named = isinstance(found, Mapping) and all(isinstance(n, str) and isinstance(s, Study) for n, s in found.items())
     if not found or not named:
         raise ValueError(f"study file {path} must define STUDY, a mapping from profile name to study.spec.Study")
@@ -273,7 +274,3 @@ def _line(error: BaseException, path: Path) -> str:
     frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     number = error.lineno if isinstance(error, SyntaxError) else frames[-1] if frames else None
     return f", line {number}" if number else ""
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:500]

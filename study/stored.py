@@ -19,7 +19,7 @@ from optuna.storages import RDBStorage
 from optuna.trial import TrialState
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from study.definition import at_default, defaults, differences, flat
+from study.definition import at_default, defaults, differences
 from study.files import check_sqlite
 from study.lease import TABLE as LEASES
 from study.lease import known, patience
@@ -27,10 +27,11 @@ from study.moved import ANEW, Begun, since
 from study.sampling import Sampler, control_of, pruner
 from study.space import explore
 from study.spec import Study
-from study.tracking_uri import check_quoted, masked, sqlite_uri, with_driver
+from study.uris import NO_FILE, check_quoted, masked, sqlite_path, sqlite_uri, with_driver
 from trainables import paths
-from trainables.errors import told
+from trainables.errors import first_line, told
 from trainables.object_store import place_of
+from trainables.overrides import flat
 
 FORMAT = 1
 """Version of what this module stores; a ledger with a higher one is refused."""
@@ -65,15 +66,15 @@ def check_url(url: str) -> None:
                 f"--ledger {shown}: the driver of this database is not installed here; install the extra 'postgresql' "
                 "of this project, or pip install psycopg2-binary"
             ) from error
-        reason = masked(str(getattr(error, "orig", None) or error).strip().splitlines()[0])
+        reason = masked(first_line(error))
         raise ValueError(
             f"--ledger {shown}: {reason}; accepted are sqlite:////absolute/path.db and URLs of a database server "
             "that answers and whose driver is installed, such as postgresql://USER@HOST/DATABASE"
         ) from error
     if engine.dialect.name != "sqlite":
         return
-    file = sqlite_file(url)
-    if file is None or file.name in ("", ":memory:"):
+    file = sqlite_path(url)
+    if file is None or file.name in NO_FILE:
         raise ValueError(f"--ledger {shown} names no file; accepted are sqlite:////absolute/path.db")
     if not file.resolve().parent.is_dir():
         raise ValueError(f"--ledger {shown}: its folder does not exist; create it first")
@@ -85,15 +86,9 @@ def holds(url: str, name: str) -> bool:
         return name in optuna.get_all_study_names(_storage(url))
 
 
-def sqlite_file(url: str) -> Path | None:
-    """The file of an SQLite URL; None for a database server."""
-    parts = sqlalchemy.make_url(with_driver(url))
-    return Path(parts.database or "") if parts.get_backend_name() == "sqlite" else None
-
-
 def _storage(url: str, fence: Callable[[], None] | None = None) -> RDBStorage:
     """Optuna's storage; a connection that a server or a firewall has ended meanwhile is opened again."""
-    file = sqlite_file(url)
+    file = sqlite_path(url)
     tables = check_sqlite(file) - {LEASES.name} if file is not None else set()
     if tables and not tables & {"studies", "version_info"}:
         raise ValueError(f"it is a database of something else, with the tables {', '.join(sorted(tables)[:3])}, ...")
@@ -165,7 +160,7 @@ def _readable(url: str) -> Iterator[None]:
 
 
 def _shown(url: str) -> str:
-    return str(sqlite_file(url) or masked(url))
+    return str(sqlite_path(url) or masked(url))
 
 
 def open_study(
@@ -286,7 +281,7 @@ def existing_study(url: str, name: str, spec: Study, checkpoints: str | None = N
 
 def _load(url: str, name: str) -> optuna.Study | None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    file = sqlite_file(url)
+    file = sqlite_path(url)
     if file is not None and not file.exists():
         return None
     with _readable(url):

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from study import home, job, package, run
 from study.screen import View, forget
 from trainables.arguments import parsed
-from trainables.errors import told
+from trainables.errors import FAILED, FINISHED, INTERRUPTED, WRONG, told
 
 if TYPE_CHECKING:
     from ray.job_submission import JobDetails
@@ -70,12 +70,12 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         # Whoever read this has seen enough; a study on the cluster goes on.
         forget(sys.stdout)
-        return run.FINISHED
+        return FINISHED
     except (ValueError, OSError) as error:
         print(f"error: {told(error)}", file=View(sys.stderr))
-        return run.WRONG
+        return WRONG
     except KeyboardInterrupt:
-        return run.INTERRUPTED
+        return INTERRUPTED
 
 
 def submit(options: argparse.Namespace) -> int:
@@ -83,7 +83,7 @@ def submit(options: argparse.Namespace) -> int:
     wanted = job.build(options)
     if options.dry_run:
         print(wanted.shown(), flush=True)
-        return run.FINISHED
+        return FINISHED
     jobs = connect(options)
     before = jobs.of(wanted.prefix)
     if before and not before[-1].status.is_terminal():
@@ -95,7 +95,7 @@ def submit(options: argparse.Namespace) -> int:
     if options.follow:
         return _follow(jobs, submission_id)
     _say(_hints(jobs, submission_id))
-    return run.FINISHED
+    return FINISHED
 
 
 def connect(options: argparse.Namespace) -> Jobs:
@@ -155,24 +155,24 @@ def _status(jobs: Jobs, submission_id: str, options: argparse.Namespace) -> int:
         print(f"  exit code   {_code(found)}")
         if found.driver_exit_code is None and found.message:
             print(f"  reason      {found.message.strip()[-2000:]}")
-    return run.FINISHED
+    return FINISHED
 
 
 def _logs(jobs: Jobs, submission_id: str, options: argparse.Namespace) -> int:
     if options.follow:
         return _follow(jobs, submission_id)
     print(jobs.get_job_logs(submission_id), end="", flush=True)
-    return run.FINISHED
+    return FINISHED
 
 
 def _stop(jobs: Jobs, submission_id: str, options: argparse.Namespace) -> int:
     if not jobs.stop_job(submission_id):
         _say(f"{submission_id} is not running: {jobs.get_job_info(submission_id).status.value}")
-        return run.FINISHED
+        return FINISHED
     _say(f"{submission_id} is asked to stop: its trials stop at their next step (killed after {job.STOP_S} s)")
     ended = jobs.end(submission_id)
     _say(f"{submission_id} {ended.status.value}; the command that submitted it carries the study on")
-    return run.FINISHED
+    return FINISHED
 
 
 def _follow(jobs: Jobs, submission_id: str) -> int:
@@ -182,10 +182,10 @@ def _follow(jobs: Jobs, submission_id: str) -> int:
         ended = jobs.follow(submission_id, _print)
     except Lost as error:
         _say(f"error: {error}\nThe same command carries the study on, on any cluster that sees its storage.")
-        return run.FAILED
+        return FAILED
     except KeyboardInterrupt:
         _say(f"\nthe study goes on\n{_hints(jobs, submission_id)}")
-        return run.INTERRUPTED
+        return INTERRUPTED
     _say(f"{submission_id} {ended.status.value}")
     if ended.driver_exit_code is None and ended.status.value == "FAILED":
         _say((ended.message or "").strip()[-2000:])
@@ -196,7 +196,7 @@ def _code(ended: JobDetails) -> int:
     """The exit code of `study.run` on the cluster, also where Ray has kept none."""
     if ended.driver_exit_code is not None:
         return ended.driver_exit_code
-    return {"SUCCEEDED": run.FINISHED, "STOPPED": run.INTERRUPTED}.get(ended.status.value, run.FAILED)
+    return {"SUCCEEDED": FINISHED, "STOPPED": INTERRUPTED}.get(ended.status.value, FAILED)
 
 
 def _hints(jobs: Jobs, submission_id: str) -> str:

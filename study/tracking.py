@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from study.journal import Journal
 from study.places import resolved
 from study.tracking_runs import STUDY, LostError, Runs, State, initialise, refusal
-from study.tracking_uri import absolute_uri, check_uri, masked
+from study.uris import masked
+from trainables.errors import first_line
 
 if TYPE_CHECKING:
     from study.tracking_runs import Item
 
-__all__ = ["Tracker", "absolute_uri", "check_uri", "initialise"]
+__all__ = ["Tracker", "initialise"]
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -267,5 +268,4 @@ class Tracker:
 
     def _told(self, error: Exception) -> str:
         server = self._uri.rstrip("/")
-        first_line = str(error).strip().partition("\n")[0]
-        return f"{type(error).__name__}: {first_line}".replace(server, masked(server))[:1000]
+        return f"{type(error).__name__}: {first_line(error)}".replace(server, masked(server))[:1000]

@@ -9,7 +9,8 @@ from sqlalchemy import column, select, table
 from sqlalchemy.exc import SQLAlchemyError
 
 from study.lease import patience
-from study.tracking_uri import SQLITE, get, sqlite_path, with_driver
+from study.tracking_uri import get
+from study.uris import sqlite_path, with_driver
 
 _RUNS = table("runs", column("run_uuid"), column("lifecycle_stage"))
 _TAGS = table("tags", column("run_uuid"), column("key"), column("value"))
@@ -26,7 +27,8 @@ def run_tags(uri: str, run_id: str) -> dict[str, str] | None:
 
 
 def _stored(uri: str, run_id: str) -> dict[str, str] | None:
-    if uri.startswith(SQLITE) and not sqlite_path(uri).exists():
+    path = sqlite_path(uri)
+    if path is not None and not path.exists():
         return None
     url = with_driver(uri)
     engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool, connect_args=patience(url))

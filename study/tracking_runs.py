@@ -17,7 +17,8 @@ from urllib.parse import quote
 
 from pydantic import TypeAdapter
 
-from study.tracking_uri import SQLITE, masked, sqlite_path
+from study.uris import masked, sqlite_path
+from trainables.files import write_whole
 
 if TYPE_CHECKING:
     from mlflow.entities import Metric, Param, RunTag
@@ -101,12 +102,7 @@ class State:
         return stored if same else fresh
 
     def save(self, path: Path) -> None:
-        aside = path.with_name(path.name + ".new")
-        with aside.open("w", encoding="utf-8") as file:
-            json.dump(asdict(self), file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
+        write_whole(path, json.dumps(asdict(self)))
 
 
 class Runs:
@@ -124,7 +120,8 @@ class Runs:
         experiment = self.client.get_experiment_by_name(name)
         if experiment is None:
             # For a database MLflow would put artifacts under the working folder of whoever comes first.
-            place = sqlite_path(self.uri).absolute().parent if self.uri.startswith(SQLITE) else None
+            file = sqlite_path(self.uri)
+            place = file.absolute().parent if file is not None else None
             location = (place / "mlartifacts" / quote(name, safe=" ")).as_uri() if place else None
             self.experiment_id = self.client.create_experiment(name, location)
         else:

@@ -4,72 +4,22 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import socket
 from configparser import ConfigParser
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, quote, unquote, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from study.files import check_sqlite
+from study.uris import NO_FILE, check_quoted, masked, sqlite_path
 from trainables.errors import told
 
 if TYPE_CHECKING:
     import requests
 
-SQLITE = "sqlite:///"
 DATABASES = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 """Default port of each database server that MLflow can keep its records in."""
 ACCEPTED = "sqlite:////absolute/path/mlflow.db, http(s)://HOST:PORT or postgresql|mysql|mssql://USER@HOST/DATABASE"
-CREDENTIALS = re.compile(r"://([^/\s:@]*):(.*)@")
-
-
-def masked(uri: str) -> str:
-    """The URI without its passwords, for screens, logs and files.
-
-    A password that should have been quoted is hidden too, at the price of what an `@` behind it stands for.
-
-    >>> masked("postgresql://me:se/c@ret@host/runs?password=secret&sslmode=require")
-    'postgresql://me:***@host/runs?password=***&sslmode=require'
-    """
-    return re.sub(r"(?<=password=)[^&\s]+", "***", CREDENTIALS.sub(r"://\1:***@", uri))
-
-
-def check_quoted(uri: str) -> None:
-    """Raise ValueError where a password would be taken for a host, which every message would show."""
-    found = CREDENTIALS.search(uri)
-    if found and set(found[2]) & set("@/?#"):
-        raise ValueError("write @ in a password as %40, / as %2F, ? as %3F and # as %23")
-
-
-def with_driver(url: str) -> str:
-    """A PostgreSQL URL names psycopg2, unless it names another driver.
-
-    Otherwise it would be SQLAlchemy's version that decides: psycopg2 up to 2.0, psycopg from 2.1 on.
-    """
-    return re.sub("^postgresql://", "postgresql+psycopg2://", url)
-
-
-def sqlite_uri(path: Path) -> str:
-    """The address of an SQLite file, whatever signs its path has.
-
-    >>> sqlite_uri(Path("/data/50%41/what?/ledger.db"))
-    'sqlite:////data/50%2541/what%3F/ledger.db'
-    """
-    return SQLITE + quote(str(path))
-
-
-def absolute_uri(uri: str) -> str:
-    """The same place seen from any working folder and by any SQLAlchemy."""
-    if not uri.startswith(SQLITE):
-        return with_driver(uri)
-    _, mark, settings = uri.partition("?")
-    return sqlite_uri(sqlite_path(uri).absolute()) + mark + settings
-
-
-def sqlite_path(uri: str) -> Path:
-    """The file of a `sqlite:///` URI."""
-    return Path(unquote(uri.removeprefix(SQLITE).partition("?")[0]))
 
 
 def check_uri(uri: str, timeout_s: float = 3.0) -> None:
@@ -84,8 +34,9 @@ def check_uri(uri: str, timeout_s: float = 3.0) -> None:
     except ValueError as error:
         raise ValueError(f"tracking URI {masked(uri)!r}: {error}") from error
     scheme = _parts(uri).scheme.partition("+")[0]
-    if uri.startswith(SQLITE):
-        _check_sqlite(uri)
+    path = sqlite_path(uri)
+    if path is not None:
+        _check_sqlite(uri, path)
     elif scheme in ("http", "https"):
         _check_server(uri, timeout_s)
     elif scheme in DATABASES:
@@ -109,9 +60,8 @@ def _parts(uri: str) -> SplitResult:
     return parts
 
 
-def _check_sqlite(uri: str) -> None:
-    path = sqlite_path(uri)
-    if path.name in ("", ":memory:"):
+def _check_sqlite(uri: str, path: Path) -> None:
+    if path.name in NO_FILE:
         raise ValueError(f"tracking URI {uri!r} names no file; accepted: {ACCEPTED}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

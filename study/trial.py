@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from trainables.errors import told
+
 log = logging.getLogger(__name__)
 
 OWN_FAILURES = 3
@@ -66,7 +68,7 @@ def launch(config: dict[str, Any]) -> None:
         trainer.fit()
     except Exception as error:
         log.exception("the gang of trial %d was lost", config["number"])
-        lost = f"its gang was lost: {_one_line(error)}"
+        lost = f"its gang was lost: {told(error, 500)}"
         ray.get(ledger.abandon.remote(config["number"], lost, config["ticket"]))
 
 
@@ -91,7 +93,7 @@ def work(config: dict[str, Any]) -> None:
     except Exception as error:
         if _peer_lost(error, world_size):
             raise
-        message = f"{type(error).__name__}: {_one_line(error)}"
+        message = f"{type(error).__name__}: {told(error, 500)}"
         ray.get(ledger.finish.remote(number, begun["attempt"], None, message))
         if world_size > 1:
             # The other ranks wait in a collective; Train ends them. Its retry finds the trial ended.
@@ -212,7 +214,3 @@ def _peer_lost(error: Exception, world_size: int) -> bool:
     return world_size > 1 and (
         isinstance(error, dist.DistError) or any(word in text for word in ("gloo", "nccl", "connection closed by peer"))
     )
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:500]

@@ -11,7 +11,8 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+
+from study.uris import anonymous
 
 Summary = Mapping[str, Any]
 Trial = Mapping[str, Any]
@@ -245,14 +246,6 @@ def why(trial: Trial) -> str:
     return re.sub(rf"^{trial['state']}( at step \d+)?: ", "", lines[0]).rstrip(".")
 
 
-def without_password(uri: str) -> str:
-    """The URI with user name and password hidden: reports are passed around."""
-    parts = urlsplit(uri)
-    if "@" not in parts.netloc:
-        return uri
-    return urlunsplit(parts._replace(netloc="***@" + parts.netloc.rpartition("@")[2]))
-
-
 def steps(trial: Trial) -> str:
     """Steps done, of those planned.
 
@@ -279,5 +272,5 @@ def mlflow_hint(summary: Summary) -> str | None:
     uri = str((summary.get("mlflow") or {}).get("tracking_uri") or "")
     if not uri:
         return None
-    shown = without_password(uri)
+    shown = anonymous(uri)
     return shown if uri.startswith(("http://", "https://")) else f"mlflow ui --backend-store-uri {shlex.quote(shown)}"

@@ -16,14 +16,14 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from trainables import overrides, trainers
 from trainables.data.once import read_once
-from trainables.errors import told
+from trainables.errors import FINISHED, WRONG, told
 from trainables.recipe import TrainerConfig
 
 HERE = str(Path(__file__).resolve().parent)
@@ -54,9 +54,9 @@ def main(name: str, text: str, changes: str = "[{}]") -> int:
             prepared["facts"]["data.notes"] = "; ".join(prepared["notes"])
     except (ValueError, OSError) as error:
         print(told(error))
-        return 2
+        return WRONG
     print(json.dumps(prepared))
-    return 0
+    return FINISHED
 
 
 def distinct(config: TrainerConfig, changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -68,7 +68,7 @@ def distinct(config: TrainerConfig, changes: list[dict[str, Any]]) -> list[dict[
     backbones: dict[str, None] = {}
     for change in changes:
         changed = overrides.apply(config, change)
-        settings = {key: value for key, value in _flat(changed.model_dump()) if key not in INDIFFERENT}
+        settings = {key: value for key, value in overrides.flat(changed.model_dump()).items() if key not in INDIFFERENT}
         kinds.setdefault(repr({k: v for k, v in settings.items() if not isinstance(v, float)}), change)
         backbones[changed.backbone] = None
     order = list(backbones)
@@ -126,14 +126,6 @@ def _told(told_by: tuple[str, ...], what: str, do: Callable[..., Any], *argument
         if isinstance(error, ValueError) and traceback.extract_tb(error.__traceback__)[-1].filename.startswith(told_by):
             raise
         raise ValueError(f"{what}: {type(error).__name__}: {error}") from error
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
 
 
 if __name__ == "__main__":

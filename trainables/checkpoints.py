@@ -13,16 +13,16 @@ one is passed over for the one before it. Nothing is unpickled.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainables.digests import file_digest
 from trainables.errors import told
+from trainables.files import sync, write_whole
 
 if TYPE_CHECKING:
     import torch
@@ -59,7 +59,7 @@ class Checkpoints:
         """Make this attempt the writer and clear what a killed writer left half-done."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._check_attempt()
-        write_text(self.folder / "attempt", str(self.attempt))
+        write_whole(self.folder / "attempt", str(self.attempt))
         for leftover in self.folder.glob(".*"):
             # A writer that still lives may put another file in: it is refused in the end, and clears up itself.
             if leftover.is_dir():
@@ -75,10 +75,10 @@ class Checkpoints:
             save_file(tensors, folder / "tensors.safetensors")
             (folder / "meta.json").write_text(json.dumps(meta))
             for name in NAMES:
-                _sync(folder / name)
-            manifest = self._owned({"step": step}) | {"sha256": {name: _sha256(folder / name) for name in NAMES}}
+                sync(folder / name)
+            manifest = self._owned({"step": step}) | {"sha256": {name: file_digest(folder / name) for name in NAMES}}
             (folder / "manifest.json").write_text(json.dumps(manifest))
-            _sync(folder / "manifest.json")
+            sync(folder / "manifest.json")
 
         place = self.folder / f"step-{step:08d}"
         self._write_folder(place, write)
@@ -109,7 +109,7 @@ class Checkpoints:
     def finish(self, result: dict[str, Any]) -> None:
         """Record how the replicate ended, then drop the step folders that only a resume would need."""
         self._check_attempt()
-        write_text(self.folder / "result.json", json.dumps(self._owned(result)))
+        write_whole(self.folder / "result.json", json.dumps(self._owned(result)))
         self.drop_steps()
 
     def drop_steps(self) -> None:
@@ -158,7 +158,7 @@ class Checkpoints:
             # Only a damaged folder, or one of an attempt that was killed before it recorded it, is in the way.
             shutil.rmtree(place) if place.is_dir() else place.unlink()
         aside.rename(place)
-        _sync(self.folder)
+        sync(self.folder)
 
 
 def whole_result(content: bytes, place: object) -> dict[str, Any] | None:
@@ -186,14 +186,6 @@ def newest_attempt(folder: Path) -> int:
         return 0
 
 
-def write_text(path: Path, text: str) -> None:
-    """Replace a small file in one step: readers see the old text or the new one, never a part."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_text(text)
-    _sync(aside)
-    aside.replace(path)
-
-
 def read(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """Tensors and meta of a step folder."""
     from safetensors.torch import load_file
@@ -211,23 +203,10 @@ def problem_of(folder: Path) -> str | None:
         for name in (*NAMES, *digests):
             if not (folder / name).is_file():
                 return f"{name} is missing"
-            if _sha256(folder / name) != digests[name]:
+            if file_digest(folder / name) != digests[name]:
                 return f"{name} does not have the digest in the manifest"
     except OSError as error:
         return told(error)
     except (ValueError, KeyError, TypeError):
         return "its manifest cannot be read"
     return None
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -17,8 +17,9 @@ from typing import Any
 
 from trainables import overrides, paths, trainers
 from trainables.arguments import parsed
-from trainables.checkpoints import newest_attempt, write_text
-from trainables.errors import failure, told
+from trainables.checkpoints import newest_attempt
+from trainables.errors import FAILED, FINISHED, INTERRUPTED, WRONG, failure, told
+from trainables.files import write_whole
 from trainables.places import typed
 from trainables.recipe import TrainerConfig
 
@@ -49,24 +50,24 @@ def main(name: str, arguments: list[str] | None = None) -> int:
         _check_same(options.folder, _settings(name, options.seed, config))
     except (ValueError, OSError) as error:
         print(f"error: {told(error)}", file=sys.stderr)
-        return 2
+        return WRONG
     try:
         outcome = _train(name, config, options.folder, options.seed, attempt)
     except ValueError as error:
         print(f"error: {told(error)}", file=sys.stderr)
-        return 2
+        return WRONG
     except OSError as error:
         print(f"error: the training failed: {failure(error)}", file=sys.stderr)
-        return 1
+        return FAILED
     except KeyboardInterrupt:
         print("stopped at once; the same command carries on from the newest checkpoint", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     if outcome.state == "stopped":
         print(f"{outcome.reason} at step {outcome.step}; the same command carries on", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     if int(os.environ.get("RANK", "0")) == 0:
         print(json.dumps({"state": outcome.state, "reason": outcome.reason, "values": outcome.values}, indent=2))
-    return 0
+    return FINISHED
 
 
 def _train(name, config, folder: Path, seed: int, attempt: int):
@@ -133,7 +134,7 @@ def _check_same(folder: Path, settings: dict[str, Any]) -> None:
     record = folder / "run.json"
     if not (folder / "result.json").exists() and not any(folder.glob("step-*")):
         if int(os.environ.get("RANK", "0")) == 0:
-            write_text(record, json.dumps(settings, indent=2))
+            write_whole(record, json.dumps(settings, indent=2))
         return
     if not record.exists():
         raise ValueError(f"--folder {folder}: a run whose settings are not on record is there; name another folder")

@@ -1,4 +1,4 @@
-"""What the system or a library says, as one line of a message."""
+"""What the system or a library says, as one line of a message; and the exit code of a command that says it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,14 @@ PASSING = ("ray", "sqlalchemy")
 """Libraries whose errors are those of processes and servers, which come back."""
 
 
-def told(error: BaseException) -> str:
+FINISHED, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+"""Exit codes of every command: done; begun, and failed; not begun, because the request is wrong; stopped on request."""
+
+
+def told(error: BaseException, most: int = 2000) -> str:
     """The error in one line; one of the system names its file, what is wrong with it, and whose it is.
+
+    What a library says is cut after `most` characters; an error without a word is told by its type.
 
     >>> told(FileNotFoundError(2, "No such file or directory", "/data/pairs.tsv"))
     '/data/pairs.tsv: no such file or directory'
@@ -20,13 +26,26 @@ def told(error: BaseException) -> str:
     # Ray wraps what is raised elsewhere, and shows it with its traceback.
     cause = getattr(error, "cause", None)
     if isinstance(cause, BaseException):
-        return told(cause)
+        return told(cause, most)
     if isinstance(error, OSError) and error.strerror:
         reason = f"{error.strerror[:1].lower()}{error.strerror[1:]}"
         if error.filename is None:
             return reason
         return f"{_short(str(error.filename))}: {reason}{_owner(error)}"
-    return " ".join(str(error).split())[:2000] or type(error).__name__
+    return one_line(str(error))[:most] or type(error).__name__
+
+
+def one_line(text: str) -> str:
+    r"""
+    >>> one_line("no answer:\n\tis it running? ")
+    'no answer: is it running?'
+    """
+    return " ".join(text.split())
+
+
+def first_line(error: BaseException) -> str:
+    """What a database server's driver says of itself; SQL and advice in the lines behind it are left out."""
+    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
 
 
 def failure(error: BaseException, details: Path | None = None) -> str:

@@ -15,6 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from trainables.errors import told
+
 log = logging.getLogger(__name__)
 
 PATIENCE_S, PAUSE_S = 3600.0, 5.0
@@ -66,7 +68,7 @@ def check_uri(uri: str, probe: bool) -> None:
     try:
         ObjectStore(uri).probe()
     except Exception as error:
-        raise ValueError(f"--checkpoints {uri}: cannot write there ({_one_line(error)})") from error
+        raise ValueError(f"--checkpoints {uri}: cannot write there ({told(error, 300)})") from error
 
 
 def place_of(uri: str) -> str:
@@ -202,9 +204,5 @@ class ObjectStore:
                 deadline = deadline or now + self._patience_s
                 if now >= deadline:
                     raise
-                log.warning("the object store fails, tried again in %g s: %s", PAUSE_S, _one_line(error))
+                log.warning("the object store fails, tried again in %g s: %s", PAUSE_S, told(error, 300))
                 time.sleep(PAUSE_S)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

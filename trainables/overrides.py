@@ -25,6 +25,21 @@ def keys(config: BaseModel | type[BaseModel], prefix: str = "") -> list[str]:
     return found
 
 
+def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one with dotted keys.
+
+    >>> flat({"a": {"b": 1}, "c": 2})
+    {'a.b': 1, 'c': 2}
+    """
+    found: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[prefix + key] = value
+    return found
+
+
 def unknown_key(key: str, known: Iterable[str]) -> str:
     """One sentence for a key that does not exist: the nearest one, or all of them."""
     known = list(known)

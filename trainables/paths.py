@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import UnionType
@@ -12,6 +11,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from trainables import overrides
+from trainables.digests import file_digest, lines_digest
 from trainables.places import MODEL, NoPath, Parts, Place
 
 ConfigType = TypeVar("ConfigType", bound=BaseModel)
@@ -107,17 +107,14 @@ def digest(place: Place, value: str) -> str | None:
         return None
     path = Path(parts.path)
     if path.is_file():
-        return _sha256(path)
+        return file_digest(path)
     if path.is_dir():
         model = place is MODEL
         inside = (entry for entry in (path.iterdir() if model else path.rglob("*")) if entry.is_file())
         files = {str(file.relative_to(path)): file for file in inside if not model or file.suffix in _OF_A_MODEL}
     else:
         files = {file: Path(file) for file in glob.glob(parts.path, recursive=True)}
-    whole = hashlib.sha256()
-    for name, file in sorted(files.items()):
-        whole.update(f"{Path(name).as_posix()}\n{_sha256(file)}\n".encode())
-    return whole.hexdigest()
+    return lines_digest(f"{Path(name).as_posix()}\n{file_digest(file)}" for name, file in sorted(files.items()))
 
 
 def value_of(config: BaseModel, key: str) -> Any:
@@ -134,8 +131,3 @@ def section_of(config: BaseModel, key: str) -> Any:
 
 def _is_text(kind: Any) -> bool:
     return get_origin(kind) in (None, Union, UnionType)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

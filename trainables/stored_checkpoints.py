@@ -11,7 +11,6 @@ sent is first written to a local folder, where nothing stays.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import shutil
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainables.checkpoints import KEEP, Checkpoints, StaleAttempt, problem_of, read, whole_result
+from trainables.digests import text_digest
 from trainables.object_store import ObjectStore
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class StoredCheckpoints(Checkpoints):
 @contextmanager
 def working_folder(uri: str, attempt: int, rank: int) -> Iterator[Path]:
     """A local folder for one rank of one attempt, removed at the end; what killed attempts left here goes first."""
-    mark = f"study-{hashlib.sha256(uri.encode()).hexdigest()[:12]}-{rank}"
+    mark = f"study-{text_digest(uri)[:12]}-{rank}"
     for abandoned in Path(tempfile.gettempdir()).glob(f"{mark}-*"):
         shutil.rmtree(abandoned, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=f"{mark}-{attempt}-") as folder:

@@ -22,7 +22,8 @@ from study.ledger import Ledger
 from study.lock import Held
 from study.run import Session
 from study.stored import Refused, default_url, existing_study, open_study
-from trainables.checkpoints import NAMES, Checkpoints, write_text
+from trainables.checkpoints import NAMES, Checkpoints
+from trainables.files import write_whole
 
 STUDY = """
 from study.spec import Budget, Objective, Study
@@ -311,7 +312,7 @@ def test_a_folder_from_before_whose_trials_are_others_is_refused(folder, what) -
             message = r"trial 0 has k=7\.5 in its journal and"
         case "values":
             result = json.loads((place / "result.json").read_text())
-            write_text(place / "result.json", json.dumps(result | {"values": {"ndcg_at_10": 0.9}}))
+            write_whole(place / "result.json", json.dumps(result | {"values": {"ndcg_at_10": 0.9}}))
             message = "trial 0 has other values in trials/0000/replicate-0/result.json"
         case "trials":
             entry = '{"op":"trial","trial":5,"replicates":1,"params":{},"tags":{},"time":1}\n'

@@ -4,42 +4,16 @@ from __future__ import annotations
 
 import sys
 import types
-from pathlib import Path
 
 import pytest
-import torch
+from line_recipe import Line
 
 from study import trial
 from study.ledger import Ledger
 from study.spec import Budget, Objective, Resources, Study
-from trainables.recipe import Evaluation, TrainerConfig
+from trainables.recipe import TrainerConfig
 
 STEPS = 6
-
-
-class Line:
-    """A recipe that fits one weight."""
-
-    rules = ()
-    description: dict = {}  # noqa: RUF012
-
-    def __init__(self) -> None:
-        self.model = torch.nn.Linear(1, 1, bias=False)
-
-    def parameter_groups(self, weight_decay):
-        return [{"params": list(self.model.parameters()), "weight_decay": weight_decay}]
-
-    def batch(self, step):
-        return torch.full((2, 1), float(step))
-
-    def loss(self, batch, step):
-        return (self.model(batch) - 1).square().mean(), {}
-
-    def evaluate(self, splits):
-        return {split: Evaluation({"ndcg_at_10": float(self.model.weight)}) for split in splits}
-
-    def export(self, folder: Path) -> None:
-        folder.mkdir(exist_ok=True)
 
 
 @pytest.fixture(autouse=True)

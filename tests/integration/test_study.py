@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from study.tracking_uri import sqlite_uri
+from study.uris import sqlite_uri
 
 ROOT = Path(__file__).resolve().parents[2]
 

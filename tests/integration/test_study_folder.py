@@ -30,8 +30,9 @@ from study.lock import Lock
 from study.spec import load
 from study.stored import Refused
 from study.tracking_runs import State
-from study.tracking_uri import absolute_uri
+from study.uris import absolute_uri
 from trainables.checkpoints import Checkpoints, newest_attempt, problem_of
+from trainables.errors import FINISHED, INTERRUPTED, WRONG
 
 STUDY = """
 from study.spec import Budget, Objective, Study
@@ -268,7 +269,7 @@ def launch(storage: Path, *more: str) -> tuple[object, str]:
     try:
         opened(storage.parents[1]).close([], 0)
     except (Refused, Damaged) as error:
-        return run.WRONG, f"error: {error}\n"
+        return WRONG, f"error: {error}\n"
     return code, told
 
 
@@ -314,7 +315,7 @@ def test_a_damaged_view_is_made_again(study, name, damage) -> None:
     before = json.loads((study / "summary.json").read_text())
     damage(study / name)
     code, told = refused_by(run.main, "tiny.py")
-    assert (code, told) == ((STARTED if name == "summary.json" else run.FINISHED), "")
+    assert (code, told) == ((STARTED if name == "summary.json" else FINISHED), "")
     opened(study.parents[1]).close([], 0)
     after = json.loads((study / "summary.json").read_text())
     assert (after["trials"], after["best"]) == (before["trials"], before["best"])
@@ -352,7 +353,7 @@ def test_a_folder_that_came_from_one_of_another_user_is_carried_on(study, tmp_pa
         try:
             return identity.check_launch(study, record["id"], overtaken, "the ledger"), ""
         except Refused as error:
-            return run.WRONG, f"error: {error}\n"
+            return WRONG, f"error: {error}\n"
 
     theirs.chmod(0o000)
     try:
@@ -529,7 +530,7 @@ def session(finished, tmp_path, monkeypatch) -> Iterator[Path]:
 def test_a_study_carries_on_with_a_damaged_result(session, capfd) -> None:
     """The report is a view: that it cannot be written is said, and the study is finished all the same."""
     truncated(session / "trials" / "0000" / "replicate-0" / "result.json")
-    assert run.main(["tiny.py", "--trials", "3"]) == run.FINISHED
+    assert run.main(["tiny.py", "--trials", "3"]) == FINISHED
     told = "".join(capfd.readouterr())
     assert f"the report is not written: {session}/trials/0000/replicate-0/result.json is not the result" in told
     assert json.loads((session / "summary.json").read_text())["status"] == "finished"
@@ -546,7 +547,7 @@ def test_an_interruption_while_inputs_are_checked_begins_nothing(session, capfd,
         raise KeyboardInterrupt
 
     monkeypatch.setattr(run.InputCheck, "result", interrupted)
-    assert run.main(["tiny.py", "--trials", "3"]) == run.INTERRUPTED
+    assert run.main(["tiny.py", "--trials", "3"]) == INTERRUPTED
     assert "interrupted before anything was begun" in "".join(capfd.readouterr())
     assert not (session / "ledger.db").exists()
 

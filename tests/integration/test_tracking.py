@@ -17,9 +17,11 @@ from pathlib import Path
 import pytest
 
 from study.journal import Journal
-from study.tracking import Tracker, absolute_uri, check_uri, initialise
+from study.tracking import Tracker, initialise
 from study.tracking_probe import run_tags
 from study.tracking_runs import connect, refusal
+from study.tracking_uri import check_uri
+from study.uris import absolute_uri
 
 STEPS = 6
 
@@ -200,7 +202,7 @@ def test_a_crash_after_any_state_doubles_nothing(tmp_path, uri, monkeypatch):
             saved.append(Path(source).read_text())
         replace(source, target)
 
-    monkeypatch.setattr("study.tracking_runs.os.replace", keep)
+    monkeypatch.setattr("trainables.files.os.replace", keep)
     journal = Journal(tmp_path / "journal.jsonl")
     fill(journal, tmp_path)
     snapshot = replay(journal, uri)
@@ -686,6 +688,7 @@ def test_sqlite_needs_a_writable_place_and_a_database(tmp_path, monkeypatch):
 
 def test_checking_does_not_import_mlflow(tmp_path):
     code = (
-        "import sys; from study.tracking import check_uri; check_uri(sys.argv[1]); assert 'mlflow' not in sys.modules"
+        "import sys; from study import tracking_uri; tracking_uri.check_uri(sys.argv[1]);"
+        "assert 'mlflow' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, f"sqlite:///{tmp_path}/mlflow.db"], check=True)

@@ -10,7 +10,8 @@ import pytest
 
 from study import spec, stored
 from study.executor import BELOW, RANDOM, SOCKET_BYTES, temporary_folder
-from study.tracking_uri import absolute_uri, check_uri, sqlite_path, sqlite_uri
+from study.tracking_uri import check_uri
+from study.uris import absolute_uri, sqlite_path, sqlite_uri
 from study.words import mlflow_hint
 
 NAMES = ["50%41", "a?b", "a#b", "ünï with {x}", "a@b:c;d&e=f", 'it\'s "q" $HOME a\\b', "100%"]
@@ -48,6 +49,38 @@ def test_a_tracking_database_likewise(tmp_path, monkeypatch, name) -> None:
     assert shlex.split(shown) == ["mlflow", "ui", "--backend-store-uri", uri]
     monkeypatch.chdir(place.parent)
     assert absolute_uri("sqlite:///mlflow.db") == uri
+
+
+def test_a_file_is_the_same_whatever_driver_opens_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for uri in ("sqlite:///a b.db", "sqlite+pysqlite:///a b.db?timeout=9"):
+        assert sqlite_path(uri) == Path("a b.db")
+        assert sqlite_path(absolute_uri(uri)) == tmp_path / "a b.db"
+        check_uri(uri)
+        stored.check_url(uri)
+    assert absolute_uri("sqlite+pysqlite:///x.db?timeout=9") == f"sqlite+pysqlite:///{tmp_path}/x.db?timeout=9"
+
+
+@pytest.mark.parametrize("uri", ["sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite+pysqlite://"])
+def test_no_file_is_none_in_any_folder(uri) -> None:
+    assert absolute_uri(uri) == uri
+    with pytest.raises(ValueError, match="names no file"):
+        check_uri(uri)
+    with pytest.raises(ValueError, match="names no file"):
+        stored.check_url(uri)
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("https://me:secret@mlflow.example/x", "https://***@mlflow.example/x"),
+        ("https://secret@mlflow.example/x", "https://***@mlflow.example/x"),
+        ("https://mlflow.example/x?password=secret", "https://mlflow.example/x?password=***"),
+        ("postgresql://me:sec/r@et@h/d?sslpassword=secret&a=b", "'postgresql://***@h/d?sslpassword=***&a=b'"),
+    ],
+)
+def test_no_secret_is_passed_around_with_a_report(uri, shown) -> None:
+    assert mlflow_hint({"mlflow": {"tracking_uri": uri}}).removeprefix("mlflow ui --backend-store-uri ") == shown
 
 
 def test_settings_of_an_address_are_kept() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainables.checkpoints import KEEP, Checkpoints, Foreign, StaleAttempt, write_text
+from trainables.checkpoints import KEEP, Checkpoints, Foreign, StaleAttempt
+from trainables.files import write_whole
 
 
 def saved(folder: Path, *steps: int, attempt: int = 1) -> Checkpoints:
@@ -85,8 +86,8 @@ def test_export_replaces_a_model_as_a_whole(tmp_path) -> None:
 
 
 def test_write_text_leaves_nothing_beside(tmp_path) -> None:
-    write_text(tmp_path / "a.json", "1")
-    write_text(tmp_path / "a.json", "2")
+    write_whole(tmp_path / "a.json", "1")
+    write_whole(tmp_path / "a.json", "2")
     assert (tmp_path / "a.json").read_text() == "2"
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 

@@ -8,38 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from line_recipe import Line
 
 from trainables import loop
 from trainables.checkpoints import Checkpoints
 from trainables.context import Context
-from trainables.recipe import Evaluation, Optimiser, Stage, TrainerConfig
+from trainables.recipe import Optimiser, Stage, TrainerConfig
 
 CONFIG = TrainerConfig(steps=12, evaluate_every=12, checkpoint_every=2, batch_size=2)
-
-
-class Line:
-    """A recipe that fits one weight; its steps take no time, so that many lie between two reports."""
-
-    rules = ()
-    description = {}  # noqa: RUF012
-
-    def __init__(self) -> None:
-        self.model = torch.nn.Linear(1, 1, bias=False)
-
-    def parameter_groups(self, weight_decay):
-        return [{"params": list(self.model.parameters()), "weight_decay": weight_decay}]
-
-    def batch(self, step):
-        return torch.full((2, 1), float(step))
-
-    def loss(self, batch, step):
-        return (self.model(batch) - 1).square().mean(), {}
-
-    def evaluate(self, splits):
-        return {split: Evaluation({"metric": float(self.model.weight)}) for split in splits}
-
-    def export(self, folder: Path) -> None:
-        folder.mkdir(exist_ok=True)
 
 
 class Lost(Exception):
@@ -111,7 +87,7 @@ def test_each_stage_has_a_schedule_and_a_checkpoint_of_its_own(tmp_path) -> None
     train(tmp_path, arrived, config=STAGES)
     rates = [r["metrics"]["train.lr"] for r in arrived if "train.lr" in r["metrics"]]
     assert rates == pytest.approx([0.5] * 5 + [0.1, 0.075, 0.05, 0.025])
-    assert [r["step"] for r in arrived if "metric" in r["metrics"]] == [0, 6, 8, 9]
+    assert [r["step"] for r in arrived if "ndcg_at_10" in r["metrics"]] == [0, 6, 8, 9]
     assert (tmp_path / "model-first").is_dir()
     assert (tmp_path / "model").is_dir()
 
@@ -175,7 +151,7 @@ def test_rules_see_the_same_history_after_a_resume(tmp_path, monkeypatch, report
     assert sorted(whole) == list(range(1, 10)), "short stages are judged at every step"
     last = json.loads(whole[9])
     assert (last["stage"], last["before"], last["done"]) == ("second", 5, 4)
-    assert [step for step, _ in last["evaluations"]["metric"]] == [0, 6, 8]
+    assert [step for step, _ in last["evaluations"]["ndcg_at_10"]] == [0, 6, 8]
     seen: dict = {}
     config = STAGES.model_copy(update={"checkpoint_every": 1})
     with pytest.raises(Lost):

@@ -272,10 +272,11 @@ def test_a_searched_learning_rate_and_many_values(tmp_path: Path) -> None:
 
 
 def test_passwords_stay_out_of_the_report(tmp_path: Path) -> None:
-    write_study(tmp_path, K_STUDY, mlflow={"tracking_uri": "https://me:secret@mlflow.example/x", "experiment": "e"})
+    uri = "https://me:secret@mlflow.example/x?password=secret"
+    write_study(tmp_path, K_STUDY, mlflow={"tracking_uri": uri, "experiment": "e"})
     text = report.write(tmp_path).read_text()
     assert "secret" not in text
-    assert 'href="https://***@mlflow.example/x"' in text
+    assert 'href="https://***@mlflow.example/x?password=***"' in text
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

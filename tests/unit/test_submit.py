@@ -291,6 +291,7 @@ REQUESTS = [
     ([*STUDY, "--set", "evaluation.source=~/beir"], "--set evaluation.source=~/beir: a path on this machine"),
     ([*STUDY, "--tracking-uri", "sqlite:///mlflow.db"], "--tracking-uri sqlite:///mlflow.db: give an absolute path"),
     ([*STUDY, "--ledger", "sqlite:///ledger.db"], "--ledger sqlite:///ledger.db: give an absolute path"),
+    ([*STUDY, "--ledger", "sqlite+pysqlite:///ledger.db"], r"sqlite\+pysqlite:///ledger.db: give an absolute path"),
     ([*STUDY, "--env", "HF_TOKEN"], "--env HF_TOKEN: it is not set here"),
     ([*STUDY, "--env", "HF_TOKEN=x"], "--env HF_TOKEN: give the name alone"),
     ([*STUDY, "--pip", "nowhere.txt"], "--pip nowhere.txt: no such file"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
@@ -11,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from trainables.data.types import Collection, Example, TrainingSet
+from trainables.digests import rows_digest
 from trainables.recipe import TrainData
 
 Lookup = Callable[[list[str]], Iterable[tuple[str, str]]]
@@ -112,7 +111,9 @@ def training_set(name: str, rows: Iterable[Example | None]) -> TrainingSet:
     empty = sum(not negative.strip() for example in examples for negative in example.negatives)
     if empty:
         notes.append(f"{name}: {counted(empty, 'negative')} without any text")
-    identity = _sha256([e.query, e.positive, e.negatives, e.scores, e.positive_id, e.negative_ids] for e in examples)
+    identity = rows_digest(
+        [e.query, e.positive, e.negatives, e.scores, e.positive_id, e.negative_ids] for e in examples
+    )
     return TrainingSet(name, identity, examples, tuple(notes))
 
 
@@ -152,7 +153,7 @@ def collection(
     kept_queries = answerable(name, queries, judged, kept, next(iter(kept)))
     kept_qrels = {query: judged[query] for query in kept_queries}
     rows = (list(items) for part in (kept, kept_queries) for items in (["part"], *part.items()))
-    identity = _sha256([*rows, *([query, sorted(row.items())] for query, row in kept_qrels.items())])
+    identity = rows_digest([*rows, *([query, sorted(row.items())] for query, row in kept_qrels.items())])
     empty = sum(not body.strip() for body in kept.values())
     notes += collection_notes(name, queries, qrels, kept_queries, empty)
     return Collection(name, identity, kept, kept_queries, kept_qrels, notes)
@@ -254,10 +255,3 @@ def _some(
     if missing and lookup is not None:
         kept.update(lookup(sorted(missing)))
     return kept
-
-
-def _sha256(rows: Iterable[list[Any]]) -> str:
-    digest = hashlib.sha256()
-    for row in rows:
-        digest.update(json.dumps(row, separators=(",", ":")).encode() + b"\n")
-    return digest.hexdigest()

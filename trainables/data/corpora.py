@@ -8,8 +8,6 @@ cache, so that only a changed file is read again. An `ir_datasets` id has slices
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import shutil
 from array import array
 from collections import Counter
@@ -22,6 +20,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from trainables.data import assemble, kept, local
+from trainables.digests import json_digest
+from trainables.files import replacing
 
 STRIDE = 256
 """Documents between two known places of a file; reading from anywhere passes over fewer than this many."""
@@ -72,7 +72,7 @@ class Topics:
     def identity(self) -> str:
         """sha256 over ids, texts and judgements."""
         rows = [list(self.queries.items()), [(query, sorted(row.items())) for query, row in self.qrels.items()]]
-        return _digest(rows)
+        return json_digest(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def _open_hub(id: str) -> tuple[HubCorpus, Topics]:
     size = store.count()
     corpus = HubCorpus(
         # The library checks its downloads against digests of its own: number and first texts tell which they are.
-        id, id, _digest([dataset.docs_namespace(), size, sample]), size,
+        id, id, json_digest([dataset.docs_namespace(), size, sample]), size,
         sum(len(text.encode()) for _, text in sample) / len(sample),
     )  # fmt: skip
     return corpus, _topics(id, queries, qrels, judged, present, sample[0][0])
@@ -159,8 +159,8 @@ def _open_folder(folder: Path, cache: Path, qrels_split: str) -> tuple[FolderCor
     stamp = corpus.stat()
     file = [str(corpus), stamp.st_size, stamp.st_mtime_ns]
     if corpus.suffix in local.COMPRESSIONS:
-        corpus = _decompressed(corpus, place / f"{folder.name}-{_digest(file)[:12]}.jsonl")
-    index_path = place / f"{folder.name}-{_digest([_INDEX, file, sorted(wanted)])[:12]}.json"
+        corpus = _decompressed(corpus, place / f"{folder.name}-{json_digest(file)[:12]}.jsonl")
+    index_path = place / f"{folder.name}-{json_digest([_INDEX, file, sorted(wanted)])[:12]}.json"
     (index,) = kept.rows(index_path, lambda: [_index(corpus, wanted)])
     found = FolderCorpus(
         folder.name, index["sha256"], index["size"], corpus.stat().st_size / index["size"], corpus,
@@ -239,16 +239,6 @@ def _lines(file: Any) -> Iterator[str]:
 def _decompressed(source: Path, target: Path) -> Path:
     """A compressed file has no places to start reading from, so it is unpacked once."""
     if not target.exists():
-        aside = target.with_suffix(f".{os.getpid()}")
-        try:
-            with aside.open("wb") as file, local.opened(source) as packed:
-                shutil.copyfileobj(packed, file)
-        except ValueError:
-            aside.unlink()
-            raise
-        aside.replace(target)
+        with replacing(target) as aside, aside.open("wb") as file, local.opened(source) as packed:
+            shutil.copyfileobj(packed, file)
     return target
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()

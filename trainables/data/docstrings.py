@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 import importlib.machinery
 import importlib.metadata
 import importlib.util
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainables.data import kept
+from trainables.digests import file_digest, text_digest
 
 STDLIB = "stdlib"
 """The name under which the standard library is asked for."""
@@ -108,8 +108,8 @@ def read_pairs(package: Package, cache: Path | None = None) -> list[Pair]:
     """
     if cache is None:
         return list(_extract(package))
-    reader = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
-    key = hashlib.sha256(f"{package.version}\n{package.root}\n{reader}".encode()).hexdigest()[:16]
+    reader = file_digest(Path(__file__))
+    key = text_digest(f"{package.version}\n{package.root}\n{reader}")[:16]
     file = cache / f"pairs-{package.name}-{key}.jsonl"
     found = kept.rows(file, lambda: ([pair.module, pair.name, pair.query, pair.code] for pair in _extract(package)))
     return [Pair(*row) for row in found]
@@ -201,4 +201,4 @@ def _fingerprint(package: Package) -> str:
     """Stands for the version of a package without metadata: changes when one of its sources does."""
     stats = [(module, file.stat()) for module, file in package.modules()]
     text = "\n".join(f"{module} {stat.st_size} {stat.st_mtime_ns}" for module, stat in stats)
-    return f"unversioned-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return f"unversioned-{text_digest(text)[:12]}"

@@ -8,7 +8,6 @@ whatever package it is in. Queries of the held-out collection are split into val
 from __future__ import annotations
 
 import ast
-import hashlib
 import itertools
 import re
 from collections import Counter
@@ -27,6 +26,7 @@ from trainables.data.docstrings import (
     read_pairs,
 )
 from trainables.data.types import Collection, Example, TrainingSet
+from trainables.digests import parts_digest, text_digest
 
 INSTALLED = "installed"
 """Asks for the standard library and every package of `DEPENDENCIES` that is installed."""
@@ -71,7 +71,7 @@ def embedded_training_set(packages: str | tuple[str, ...] = DEFAULT_PACKAGES, ca
         if not is_held_out(pair.module) and pair.query.lower() not in queries and _squeeze(pair.code) not in codes
     ]
     examples = [Example(pair.query, pair.code, positive_id=pair.id) for pair in trained]
-    identity = _sha256(part for pair in trained for part in (pair.id, pair.query, pair.code))
+    identity = parts_digest(part for pair in trained for part in (pair.id, pair.query, pair.code))
     return TrainingSet(f"embedded({_describe(chosen)})", identity, examples)
 
 
@@ -101,14 +101,14 @@ def embedded_collection(
             f"packages {packages!r} hold {len(kept_out)} documented functions in held-out modules, too few "
             "for validation and test queries of different modules: name a larger package, such as 'stdlib'"
         )
-    pairs = sorted(sorted(kept_out, key=lambda pair: _rank(pair.id))[:documents], key=lambda pair: pair.id)
+    pairs = sorted(sorted(kept_out, key=lambda pair: text_digest(pair.id))[:documents], key=lambda pair: pair.id)
     asked = _split([pair.id for pair in pairs])
     limits = zip(asked, (validation_queries, test_queries), strict=True)
-    queries_kept = {id for ids, limit in limits for id in sorted(ids, key=_rank)[:limit]}
+    queries_kept = {id for ids, limit in limits for id in sorted(ids, key=text_digest)[:limit]}
     texts = {pair.id: pair.code for pair in pairs}
     queries = {pair.id: pair.query for pair in pairs if pair.id in queries_kept}
     qrels = {id: {id: 1} for id in queries}
-    identity = _sha256(part for id in texts for part in (id, texts[id], queries.get(id, "")))
+    identity = parts_digest(part for id in texts for part in (id, texts[id], queries.get(id, "")))
     return Collection(f"embedded-held-out({_describe(chosen)})", identity, texts, queries, qrels)
 
 
@@ -130,8 +130,8 @@ def embedded_text_set(
     """
     chosen = _find(packages)
     name = f"embedded-texts({_describe(chosen)})"
-    rules = b"".join(Path(module).read_bytes() for module in (__file__, docstrings.__file__))
-    key = _sha256([name, *(str(package.root) for package in chosen), hashlib.sha256(rules).hexdigest()])[:16]
+    rules = "".join(Path(module).read_text("utf-8") for module in (__file__, docstrings.__file__))
+    key = parts_digest([name, *(str(package.root) for package in chosen), text_digest(rules)])[:16]
 
     def texts() -> list[str]:
         return [t for t in dict.fromkeys(embedded_texts(packages, cache)) if len(t.split()) >= _TEXT_WORDS]
@@ -169,7 +169,7 @@ def is_held_out(module: str) -> bool:
     >>> is_held_out("json.decoder") == is_held_out("json.decoder")
     True
     """
-    return int(_rank(f"held out {module}")[:8], 16) % 100 < HELD_OUT_PERCENT
+    return int(text_digest(f"held out {module}")[:8], 16) % 100 < HELD_OUT_PERCENT
 
 
 def _find(packages: str | tuple[str, ...]) -> list[Package]:
@@ -219,7 +219,7 @@ def _split(ids: list[str]) -> tuple[list[str], list[str]]:
     sizes = Counter(id.partition(":")[0] for id in ids)
     validation: set[str] = set()
     wanted, taken = _VALIDATION_SHARE * len(ids), 0
-    for module in sorted(sizes, key=_rank):
+    for module in sorted(sizes, key=text_digest):
         if not validation or (taken + sizes[module] <= wanted and len(validation) < len(sizes) - 1):
             validation.add(module)
             taken += sizes[module]
@@ -247,18 +247,6 @@ def _comments(source: str) -> Iterator[str]:
 def _squeeze(code: str) -> str:
     """Code without comment lines and white space, for comparison."""
     return "".join("".join(line.split()) for line in code.splitlines() if not line.lstrip().startswith("#"))
-
-
-def _rank(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _sha256(parts: Iterable[str]) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        encoded = part.encode()
-        digest.update(len(encoded).to_bytes(8, "big") + encoded)
-    return digest.hexdigest()
 
 
 def _describe(packages: list[Package]) -> str:

@@ -7,7 +7,6 @@ are those of `trainables.data.embedded`, and so is the split: no module is in tw
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from trainables.data.embedded import embedded_collection, embedded_query_split, embedded_training_set
 from trainables.data.pairs import GradedPair, Role
+from trainables.digests import text_digest
 
 SAME, CLASS, MODULE, PACKAGE, UNRELATED = 4.0, 3.0, 2.0, 1.0, 0.0
 
@@ -122,7 +122,7 @@ def _owners(function: Function) -> list[tuple[float, str | None]]:
 
 
 def _id(one: Function, other: Function) -> str:
-    return hashlib.sha256(f"{one.id} {other.id}".encode()).hexdigest()[:12]
+    return text_digest(f"{one.id} {other.id}")[:12]
 
 
 def _some(pairs: list[GradedPair], count: int) -> list[GradedPair]:

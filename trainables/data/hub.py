@@ -8,7 +8,6 @@ caches (`~/.ir_datasets` or IR_DATASETS_HOME, `HF_HOME`), which all studies shar
 from __future__ import annotations
 
 import difflib
-import hashlib
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -16,6 +15,8 @@ from typing import Any
 
 from trainables.data import assemble, kept
 from trainables.data.types import Collection, Example, TrainingSet
+from trainables.digests import text_digest
+from trainables.errors import one_line
 from trainables.places import FILE_BUILDERS
 from trainables.recipe import EvaluationData, TrainData
 
@@ -31,7 +32,7 @@ def ir_datasets_examples(id: str, data: TrainData, cache: Path | None) -> Traini
     dataset = ir_dataset(id, ("docs", "queries", "docpairs"))
     if cache is None:
         return assemble.training_set(id, (_example(*row) for row in _pairs(dataset, data.limit)))
-    key = hashlib.sha256(f"{id} {data.limit}".encode()).hexdigest()[:16]
+    key = text_digest(f"{id} {data.limit}")[:16]
     path = cache / "ir_datasets" / f"{key}.jsonl"
     found = kept.rows(path, lambda: _pairs(dataset, data.limit))
     return assemble.training_set(id, (_example(*row) for row in found))
@@ -97,7 +98,7 @@ def datasets_rows(name: str, split: str, streaming: bool = False) -> Any:
         causes = [error] if error.__cause__ is None else [error, error.__cause__]
         if any(isinstance(e, (OSError, MemoryError)) and not isinstance(e, FileNotFoundError) for e in causes):
             raise
-        said = " ".join(": ".join(map(str, causes)).split())
+        said = one_line(": ".join(map(str, causes)))
         raise ValueError(f"datasets:{name}, split {split!r}: {said}") from error
 
 

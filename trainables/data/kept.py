@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+from trainables.files import replacing
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +30,10 @@ def rows(path: Path, make: Callable[[], Iterable[Any]]) -> list[Any]:
         log.warning("%s is made again: %s", path, problem)
     path.parent.mkdir(parents=True, exist_ok=True)
     count = 0
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as aside:
+    with replacing(path) as aside, aside.open("w", encoding="utf-8") as file:
         for row in make():
-            aside.write(json.dumps(row) + "\n")
+            file.write(json.dumps(row) + "\n")
             count += 1
-        aside.write(json.dumps({"rows": count}) + "\n")
-    os.replace(aside.name, path)
+        file.write(json.dumps({"rows": count}) + "\n")
     with path.open(encoding="utf-8") as file:
         return [json.loads(line) for line in file][:-1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from trainables.data import assemble, local
 from trainables.data.labels import Labels
 from trainables.data.once import once
+from trainables.digests import lines_digest
 from trainables.places import PAIRS
 
 if TYPE_CHECKING:
@@ -125,7 +125,5 @@ def _checked(name: str, found: Iterable[GradedPair | None]) -> PairSet:
     notes = [f"{name}: {assemble.counted(left_out, 'pair')} of {len(rows):,} left out, without one of the sentences"]
     if len({pair.label for pair in pairs}) == 1:
         raise ValueError(f"{name}: all {len(pairs)} labels are {pairs[0].label:g}, so there is nothing to rank")
-    digest = hashlib.sha256()
-    for pair in pairs:
-        digest.update(json.dumps([pair.id, pair.first, pair.second, pair.label]).encode() + b"\n")
-    return PairSet(name, digest.hexdigest(), pairs, tuple(notes) if left_out else ())
+    identity = lines_digest(json.dumps([pair.id, pair.first, pair.second, pair.label]) for pair in pairs)
+    return PairSet(name, identity, pairs, tuple(notes) if left_out else ())

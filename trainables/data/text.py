@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -15,6 +13,7 @@ from trainables.data.once import once
 from trainables.data.order import indices
 from trainables.data.packing import pack
 from trainables.data.sources import source_kind
+from trainables.digests import rows_digest
 from trainables.places import TEXTS
 from trainables.probe import spaced
 from trainables.recipe import TextData
@@ -172,7 +171,7 @@ def _held(name: str, texts: Iterable[str], data: TextData) -> HeldTexts:
     if not held:
         raise ValueError(f"{data.source}: no texts; it is empty or holds nothing but white space")
     notes = [f"{name}: {assemble.counted(blank, 'text')} left out, nothing but white space"] if blank else []
-    return HeldTexts(name, _sha256(held), held, tuple(notes))
+    return HeldTexts(name, rows_digest(held), held, tuple(notes))
 
 
 def _of_file(path: Path, data: TextData) -> Iterator[str]:
@@ -223,11 +222,4 @@ def _datasets(name: str, data: TextData) -> TextSet:
     # A stream is not read to its end to tell what it is; where it lies is no part of that.
     source = data.source if parts is None else f"{parts.before}{parts.after}"
     settings = [source, data.split, data.text, str(data.limit)]
-    return StreamedTexts(name, _sha256([*settings, *first]), stream)
-
-
-def _sha256(texts: Iterable[str]) -> str:
-    digest = hashlib.sha256()
-    for text in texts:
-        digest.update(json.dumps(text).encode() + b"\n")
-    return digest.hexdigest()
+    return StreamedTexts(name, rows_digest([*settings, *first]), stream)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import shutil
 from dataclasses import dataclass, field
@@ -11,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainables.data.corpora import STRIDE, Corpus, Topics
+from trainables.digests import file_digest, json_digest
 
 Precision = Literal["float32", "float16"]
 
@@ -76,7 +75,7 @@ class Measurement:
     def identity(self) -> str:
         """sha256 of everything that the result depends on, but for the machine that computes it."""
         counting = self.counting
-        return digest(
+        return json_digest(
             [self.trainer, self.config, self.model_identity, self.corpus.identity, self.topics.identity,
              counting.metrics, counting.own_id, counting.relevant, self.precision]
         )  # fmt: skip
@@ -85,7 +84,7 @@ class Measurement:
 def model_identity(folder: Path) -> str:
     """sha256 over names and contents of an exported model's files."""
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-    return digest([[name, file_digest(folder / name)] for name in names])
+    return json_digest([[name, file_digest(folder / name)] for name in names])
 
 
 def remove_leftovers(cache: Path) -> None:
@@ -95,14 +94,3 @@ def remove_leftovers(cache: Path) -> None:
             shutil.rmtree(leftover, ignore_errors=True)
         else:
             leftover.unlink(missing_ok=True)
-
-
-def digest(value: Any) -> str:
-    """sha256 of a JSON value."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def file_digest(path: Path) -> str:
-    """sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

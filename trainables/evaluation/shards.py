@@ -34,10 +34,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from trainables.evaluation.measurement import Measurement, Precision, digest, file_digest
+from trainables.digests import file_digest, json_digest
+from trainables.evaluation.measurement import Measurement, Precision
 from trainables.evaluation.retrieval import length_blocks, total
 from trainables.evaluation.search import best_of
 from trainables.evaluation.vectors import Layout, Writer, blocks
+from trainables.files import replacing
 from trainables.recipe import Encoder
 
 log = logging.getLogger(__name__)
@@ -64,7 +66,7 @@ class ShardSearch:
         self.folder = (
             measurement.cache
             / f"{corpus.name.replace('/', '-')}-{corpus.identity[:12]}"
-            / f"{measurement.model_identity[:12]}-{digest(self.binding)[:12]}"
+            / f"{measurement.model_identity[:12]}-{json_digest(self.binding)[:12]}"
         )
         hits_file(self.folder, measurement, 0).parent.mkdir(parents=True, exist_ok=True)
         self._vectors = self._encoded_queries(_queries_folder(self.folder, measurement.topics.queries))
@@ -86,10 +88,8 @@ class ShardSearch:
             for positions, vectors in blocks(place, scorer, Layout(**manifest["layout"]))
         )
         keys = best_of(scored, len(self.measurement.topics.queries), self.measurement.depth).keys
-        aside = hits.with_name(f".{hits.name}.{_process()}")
-        with aside.open("wb") as file:
+        with replacing(hits) as aside, aside.open("wb") as file:
             np.save(file, keys.cpu().numpy())
-        aside.replace(hits)
         return encoded
 
     def _encode(self, start: int, stop: int) -> Callable[[Path], dict[str, Any]]:
@@ -141,7 +141,7 @@ class ShardSearch:
         """
         texts = list(self.measurement.topics.queries.values())
         manifest, _ = _made(
-            place, self.binding | {"queries": digest(list(self.measurement.topics.queries.items()))},
+            place, self.binding | {"queries": json_digest(list(self.measurement.topics.queries.items()))},
             lambda folder: self._write(folder, texts, 0, self.encoder.queries, "float32"),
         )  # fmt: skip
         read = list(blocks(place, self.encoder.scorer, Layout(**manifest["layout"])))
@@ -160,7 +160,7 @@ def read_hits(path: Path, queries: int) -> torch.Tensor | None:
 
 def hits_file(folder: Path, measurement: Measurement, shard: int) -> Path:
     """Where the best documents of a shard are kept, in the folder of a measurement."""
-    asked = digest([list(measurement.topics.queries.items()), measurement.depth])
+    asked = json_digest([list(measurement.topics.queries.items()), measurement.depth])
     return folder / f"hits-{asked[:12]}" / f"{shard:05d}.npy"
 
 
@@ -191,7 +191,7 @@ def _shard_folder(folder: Path, shard: int) -> Path:
 
 
 def _queries_folder(folder: Path, queries: dict[str, str]) -> Path:
-    return folder / f"queries-{digest(list(queries.items()))[:12]}"
+    return folder / f"queries-{json_digest(list(queries.items()))[:12]}"
 
 
 def _made(place: Path, binding: dict[str, Any], write: Callable[[Path], dict[str, Any]]) -> tuple[dict[str, Any], bool]:

@@ -1,0 +1,77 @@
+"""Where a study is recorded, as a URI: in one form, its file if it has one, and without its secrets."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+SQLITE = re.compile(r"sqlite(?:\+\w+)?://(?:/([^?]*))?")
+NO_FILE = ("", ":memory:")
+"""Names of SQLite databases that nobody finds again."""
+CREDENTIALS = re.compile(r"://([^/\s:@]*):(.*)@")
+
+
+def masked(uri: str) -> str:
+    """The URI without its passwords, for screens, logs and files.
+
+    A password that should have been quoted is hidden too, at the price of what an `@` behind it stands for.
+
+    >>> masked("postgresql://me:se/c@ret@host/runs?password=secret&sslmode=require")
+    'postgresql://me:***@host/runs?password=***&sslmode=require'
+    """
+    return re.sub(r"(?<=password=)[^&\s]+", "***", CREDENTIALS.sub(r"://\1:***@", uri))
+
+
+def anonymous(uri: str) -> str:
+    """The URI without passwords and without the user's name, which may be a token: for what is passed around.
+
+    >>> anonymous("https://token@host/runs?password=secret")
+    'https://***@host/runs?password=***'
+    """
+    return re.sub(r"://[^/?#]*@", "://***@", masked(uri))
+
+
+def check_quoted(uri: str) -> None:
+    """Raise ValueError where a password would be taken for a host, which every message would show."""
+    found = CREDENTIALS.search(uri)
+    if found and set(found[2]) & set("@/?#"):
+        raise ValueError("write @ in a password as %40, / as %2F, ? as %3F and # as %23")
+
+
+def with_driver(url: str) -> str:
+    """A PostgreSQL URL names psycopg2, unless it names another driver.
+
+    Otherwise it would be SQLAlchemy's version that decides: psycopg2 up to 2.0, psycopg from 2.1 on.
+    """
+    return re.sub("^postgresql://", "postgresql+psycopg2://", url)
+
+
+def sqlite_uri(path: Path) -> str:
+    """The address of an SQLite file, whatever signs its path has.
+
+    >>> sqlite_uri(Path("/data/50%41/what?/ledger.db"))
+    'sqlite:////data/50%2541/what%3F/ledger.db'
+    """
+    return "sqlite:///" + quote(str(path))
+
+
+def absolute_uri(uri: str) -> str:
+    """The same place seen from any working folder and by any SQLAlchemy."""
+    path = sqlite_path(uri)
+    if path is None:
+        return with_driver(uri)
+    if path.name in NO_FILE:
+        return uri
+    place, mark, settings = uri.partition("?")
+    return f"{place.partition('://')[0]}:///{quote(str(path.absolute()))}{mark}{settings}"
+
+
+def sqlite_path(uri: str) -> Path | None:
+    """The file of an SQLite address, with its driver or without; None for another kind of store.
+
+    >>> sqlite_path("sqlite+pysqlite:///my%20runs.db?timeout=9"), sqlite_path("postgresql://host/runs")
+    (PosixPath('my runs.db'), None)
+    """
+    found = SQLITE.match(uri)
+    return Path(unquote(found[1] or "")) if found else None
