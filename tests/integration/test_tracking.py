@@ -652,7 +652,7 @@ def test_an_outage_is_told_from_a_refusal(scripted, status, kind, body, refused)
         ("", "no longer writes to folders"),
         ("ftp://host/x", "unknown scheme"),
         ("databricks", "no longer writes to folders"),
-        ("sqlite://", "unknown scheme"),
+        ("sqlite://", "names no file"),
         ("sqlite:///:memory:", "names no file"),
         ("sqlite:///", "names no file"),
         ("http://", "lacks a host"),
