@@ -10,8 +10,8 @@ from study.identity import Launch
 from study.journal import Journal
 from study.row import Row
 from study.spec import Study
+from trainables.config import TrainerConfig
 from trainables.overrides import flat
-from trainables.recipe import TrainerConfig
 
 STATUS = {"complete": "FINISHED", "pruned": "KILLED", "collapsed": "KILLED", "failed": "FAILED"}
 """How a trial ended -> status of its MLflow run."""

@@ -18,10 +18,10 @@ from typing import Any
 from trainables import overrides, paths, trainers
 from trainables.arguments import parsed
 from trainables.checkpoints import newest_attempt
+from trainables.config import TrainerConfig
 from trainables.errors import FAILED, FINISHED, INTERRUPTED, WRONG, failure, told
 from trainables.files import write_whole
 from trainables.places import typed
-from trainables.recipe import TrainerConfig
 
 
 def main(name: str, arguments: list[str] | None = None) -> int:

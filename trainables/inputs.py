@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from trainables.config import Prepared
+from trainables.data.config import EvaluationData, TrainData
 from trainables.data.sources import evaluation_sets, training_set
-from trainables.recipe import EvaluationData, Prepared, TrainData
 
 
 def retrieval(train: TrainData, evaluation: EvaluationData, cache: str | None) -> Prepared:

@@ -21,10 +21,11 @@ import torch
 
 from trainables import collapse, distributed
 from trainables.checkpoints import Checkpoints
+from trainables.config import Optimiser, Split, Stage, TrainerConfig
 from trainables.context import Context, Record
 from trainables.errors import told
 from trainables.history import History
-from trainables.recipe import Optimiser, Recipe, Split, Stage, TrainerConfig
+from trainables.recipe import Recipe
 from trainables.stored_checkpoints import StoredCheckpoints
 
 log = logging.getLogger(__name__)

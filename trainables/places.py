@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+from trainables.data.formats import TEXT_FORMATS, beir_files, check_file
+
 FILE_BUILDERS = ("csv", "json", "parquet", "text")
 """Builders of `datasets` that read files: `datasets:json:PATH_OR_URL`."""
 
@@ -167,23 +169,17 @@ def _named(before: str, name: str, after: str, base: Path | None) -> Parts | Non
 
 
 def _examples(path: Path, section: Any) -> None:
-    from trainables.data import local
-
-    local.check_file(path)
+    check_file(path)
 
 
 def _texts(path: Path, section: Any) -> None:
-    from trainables.data import local
-
-    local.check_file(path, local.TEXT_FORMATS)
+    check_file(path, TEXT_FORMATS)
 
 
 def _collection(path: Path, section: Any) -> None:
-    from trainables.data import local
-
     # A choice of a search space may come with a split of its own, which is known when the trial is.
     if section is not None or not path.is_dir():
-        local.beir_files(path, getattr(section, "qrels_split", ""))
+        beir_files(path, getattr(section, "qrels_split", ""))
 
 
 def _model(path: Path, section: Any) -> None:

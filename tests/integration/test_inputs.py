@@ -15,7 +15,7 @@ from study.ledger import Ledger
 from study.space import explore
 from study.spec import Budget, Objective, Study
 from trainables import cli, paths
-from trainables.recipe import EvaluationData, TrainData
+from trainables.data.config import EvaluationData, TrainData
 from trainables.splade.config import Config
 
 

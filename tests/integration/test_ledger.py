@@ -22,7 +22,7 @@ from study.lock import Held
 from study.space import explore
 from study.spec import Budget, Objective, Pruner, Resources, Study
 from study.stored import Refused, default_url, existing_study, outlook
-from trainables.recipe import TrainerConfig
+from trainables.config import TrainerConfig
 
 
 class ToyConfig(TrainerConfig):

@@ -11,7 +11,7 @@ from line_recipe import Line
 from study import trial
 from study.ledger import Ledger
 from study.spec import Budget, Objective, Resources, Study
-from trainables.recipe import TrainerConfig
+from trainables.config import TrainerConfig
 
 STEPS = 6
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from trainables import check, inputs
+from trainables.data.config import EvaluationData, TrainData
 from trainables.data.corpora import open_corpus
 from trainables.data.sources import evaluation_sets, split_queries, training_set
 from trainables.data.types import Example
 from trainables.evaluation.bm25 import bm25
-from trainables.recipe import EvaluationData, TrainData
 
 
 def write(path, text):

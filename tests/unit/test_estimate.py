@@ -9,7 +9,7 @@ import pytest
 
 from study import spec
 from study.estimate import estimate
-from trainables.recipe import StepCost
+from trainables.config import StepCost
 from trainables.shapes import KNOWN, shape_of
 
 PUBLISHED_MILLIONS = {

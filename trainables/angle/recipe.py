@@ -19,14 +19,17 @@ from trainables.angle.config import Config
 from trainables.angle.grading import Grading, grading
 from trainables.angle.model import SentenceEncoder, export
 from trainables.angle.rules import rules
+from trainables.config import Split
 from trainables.data.order import indices, share
-from trainables.data.pairs import PairSet, Role, pair_sets
+from trainables.data.pairs import pair_sets
+from trainables.data.types import PairSet, Role
 from trainables.encoders import Tokens
 from trainables.evaluation import metrics, sts
 from trainables.evaluation.retrieval import Retrieval
 from trainables.evaluation.scoring import DENSE, Scorer
+from trainables.evaluation.types import Evaluation
 from trainables.probe import extremes, spaced
-from trainables.recipe import Evaluation, RecipeContext, Split, parameter_groups
+from trainables.recipe import RecipeContext, parameter_groups
 
 
 def build(config: Config, context: RecipeContext) -> AngleRecipe:
@@ -49,7 +52,8 @@ def build(config: Config, context: RecipeContext) -> AngleRecipe:
         raise ValueError(f"length is {config.length}, but backbone {config.backbone!r} takes at most {longest} tokens")
     collection = config.retrieval.data()
     retrieval = None if collection is None else Retrieval(collection, folder)
-    return AngleRecipe(config, context, model, tokenizer, sets, retrieval, grading(config, sets))
+    graded = grading(sets, config.data, positive_label=config.positive_label, in_batch=config.in_batch_weight > 0)
+    return AngleRecipe(config, context, model, tokenizer, sets, retrieval, graded)
 
 
 @dataclass(frozen=True, slots=True)

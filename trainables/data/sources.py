@@ -6,11 +6,12 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainables.config import Split
 from trainables.data import assemble
+from trainables.data.config import EvaluationData, TrainData
 from trainables.data.once import once
 from trainables.data.types import Collection, TrainingSet
 from trainables.places import COLLECTION, EXAMPLES, Parts, Place
-from trainables.recipe import EvaluationData, Split, TrainData
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from trainables import inputs
-from trainables.evaluation.metrics import METRICS as RANKING
-from trainables.recipe import (
+from trainables.config import (
     Direction,
-    EvaluationData,
     Fraction,
     OpenFraction,
     Optimiser,
@@ -20,10 +18,10 @@ from trainables.recipe import (
     Section,
     Stage,
     StepCost,
-    TextData,
-    TrainData,
     TrainerConfig,
 )
+from trainables.data.config import EvaluationData, TextData, TrainData
+from trainables.evaluation.metrics import METRICS as RANKING
 
 
 class CollapseLimits(Section):

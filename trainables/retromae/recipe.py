@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from trainables import distributed, encoders, overrides, vocabulary
+from trainables.config import Split
 from trainables.contrastive import BatchSampler, ContrastiveBatch, info_nce, masked
 from trainables.data.masking import FREE_STREAM, MaskableTokens, Masker, draws, text_seeds, unigram_entropy
 from trainables.data.order import share
@@ -19,8 +20,9 @@ from trainables.data.sources import training_set
 from trainables.data.text import HeldTexts, TextSet, text_set
 from trainables.encoders import Tokens
 from trainables.evaluation.retrieval import Retrieval
+from trainables.evaluation.types import Evaluation
 from trainables.probe import SAMPLE, extremes
-from trainables.recipe import Evaluation, RecipeContext, Split, parameter_groups
+from trainables.recipe import RecipeContext, parameter_groups
 from trainables.retromae.config import Config
 from trainables.retromae.decoder import Decoder
 from trainables.retromae.masking import visible_sets

@@ -7,19 +7,18 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from trainables import inputs
-from trainables.evaluation.metrics import METRICS as RANKING
-from trainables.recipe import (
+from trainables.config import (
     Direction,
-    EvaluationData,
     Fraction,
     NonNegativeFinite,
     PositiveFinite,
     Prepared,
     Section,
     StepCost,
-    TrainData,
     TrainerConfig,
 )
+from trainables.data.config import EvaluationData, TrainData
+from trainables.evaluation.metrics import METRICS as RANKING
 
 
 class CollapseLimits(Section):

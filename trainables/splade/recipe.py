@@ -12,12 +12,14 @@ from typing import Any
 import torch
 
 from trainables import distributed, encoders
+from trainables.config import Split
 from trainables.contrastive import BatchSampler, ContrastiveBatch, info_nce, masked
 from trainables.data.sources import training_set
 from trainables.encoders import Tokens
 from trainables.evaluation.retrieval import Retrieval, VectorStatistics
 from trainables.evaluation.scoring import SPARSE
-from trainables.recipe import Evaluation, RecipeContext, Split, parameter_groups
+from trainables.evaluation.types import Evaluation
+from trainables.recipe import RecipeContext, parameter_groups
 from trainables.splade import losses
 from trainables.splade.config import Config
 from trainables.splade.model import SpladeEncoder, export, rescale_head
