@@ -47,9 +47,7 @@ def build(config: Config, context: RecipeContext) -> AngleRecipe:
             f"dims={list(config.dims)}: the embeddings of backbone {config.backbone!r} have {model.size} coordinates, "
             f"so no prefix can be longer than that"
         )
-    longest = encoders.longest_input(backbone, tokenizer)
-    if config.length > longest:
-        raise ValueError(f"length is {config.length}, but backbone {config.backbone!r} takes at most {longest} tokens")
+    encoders.check_lengths({"length": config.length}, config.backbone, backbone, tokenizer)
     collection = config.retrieval.data()
     retrieval = None if collection is None else Retrieval(collection, folder)
     graded = grading(sets, config.data, positive_label=config.positive_label, in_batch=config.in_batch_weight > 0)
