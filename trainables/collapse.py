@@ -152,8 +152,8 @@ def accuracy(history: History, window: int) -> float:
 def one_point(least: int, spread: float) -> Rule:
     """Embeddings that have all become the same direction: their similarities carry nothing any more.
 
-    That is when the signal `spread`, their mean squared distance from their centre at length 1, stays below `spread`
-    for a window, see `History.window`.
+    So it is where their mean squared distance from their centre, at length 1, the signal `spread`, has been below
+    `spread` for a window of at least `least` steps.
     """
 
     def rule(history: History) -> str | None:

@@ -89,7 +89,7 @@ class BatchSampler:
         rows = indices(step, self.batch_size, len(self.data.examples), context.seed)
         stream = random.Random(f"{context.seed} {step}")
         examples = [_with_negatives(self.data.examples[row], self.hard_negatives, stream) for row in rows]
-        # Every rank holds all the data, so the masks of the global batch need no communication.
+        # Every rank holds all the data, so what is excluded from the global batch needs no communication.
         documents = [document for example in examples for document in _documents(example)]
         targets = list(range(0, len(documents), 1 + self.hard_negatives))
         excluded = false_negatives(documents, [self._relevant[example.query] for example in examples], targets)

@@ -129,7 +129,7 @@ def _locate(backbone: str) -> str:
 
 def _not_opened(backbone: str) -> str:
     """Of a name it is said that no folder is called so: it may be a path with a mistake in it."""
-    if backbone in MODEL.words or MODEL.parts(backbone) is not None:
+    if backbone in MODEL.keywords or MODEL.parts(backbone) is not None:
         return "does not open"
     near = near_path(Path.cwd() / backbone)
     return f"is no folder here{f' (nearest: {near[0]})' if near else ''}, and does not open as a name on the hub"

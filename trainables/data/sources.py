@@ -116,7 +116,7 @@ def source_kind(source: str, place: Place) -> tuple[str, str]:
     ValueError for anything else, which says what `place` accepts.
     """
     prefix, _, rest = source.partition(":")
-    if source in place.words or (rest and prefix in place.kinds):
+    if source in place.keywords or (rest and prefix in place.kinds):
         return prefix, rest
     try:
         path = place.located(source, Path.cwd())
