@@ -45,7 +45,7 @@ class _StoppedError(Exception):
     """The tracker was told to give up."""
 
 
-class _RefusedError(Exception):
+class _RejectedError(Exception):
     """MLflow will never take this."""
 
 
@@ -154,7 +154,7 @@ class Tracker:
             if entry["op"] not in ("metrics", "values"):
                 try:
                     self._handle(entry)
-                except (_RefusedError, KeyError, TypeError, ValueError) as error:
+                except (_RejectedError, KeyError, TypeError, ValueError) as error:
                     self._reject(entry, error)
             self._advance(end)
         self._flush(batches)
@@ -198,7 +198,7 @@ class Tracker:
             return
         try:
             self._attempt(key, lambda: self._runs.log(key, items))
-        except _RefusedError as error:
+        except _RejectedError as error:
             if len(items) == 1:
                 self._reject({"run": key, "item": dict(items[0])}, error)
             else:
@@ -219,7 +219,7 @@ class Tracker:
                 self._problem(self._told(error))
                 self._pause(FIRST_PAUSE_S * 2**attempt)
         self._log(key, self._runs.facts({"tags": {"artifact.error": f"{name}: {self._told(problem)}"}}))
-        raise _RefusedError(self._told(problem))
+        raise _RejectedError(self._told(problem))
 
     # ---- patience ----
 
@@ -227,13 +227,13 @@ class Tracker:
         """`action`, once more if the run was deleted and could be restored."""
         try:
             return self._patiently(action)
-        except _RefusedError:
+        except _RejectedError:
             if not self._patiently(lambda: self._runs.restore(key)):
                 raise
             return self._patiently(action)
 
     def _patiently(self, action: Callable[[], T], for_ever: bool = False) -> T:
-        """`action`, repeated until MLflow takes it. Raises _RefusedError when it never will."""
+        """`action`, repeated until MLflow takes it. Raises _RejectedError when it never will."""
         pause, doubts = FIRST_PAUSE_S, 0
         while True:
             try:
@@ -248,7 +248,7 @@ class Tracker:
                 refused = refusal(error)
                 doubts += refused is None
                 if (refused or doubts == TRIES) and not for_ever:
-                    raise _RefusedError(self._told(error)) from error
+                    raise _RejectedError(self._told(error)) from error
                 self._problem(self._told(error))
             self._pause(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)

@@ -48,7 +48,7 @@ def with_driver(url: str) -> str:
 
 
 def sqlite_uri(path: Path) -> str:
-    """The address of an SQLite file, whatever signs its path has.
+    """The URI of an SQLite file, whatever signs its path has.
 
     >>> sqlite_uri(Path("/data/50%41/what?/ledger.db"))
     'sqlite:////data/50%2541/what%3F/ledger.db'
@@ -68,7 +68,7 @@ def absolute_uri(uri: str) -> str:
 
 
 def sqlite_path(uri: str) -> Path | None:
-    """The file of an SQLite address, with its driver or without; None for another kind of store.
+    """The file of an SQLite URI, with its driver or without; None for another kind of store.
 
     >>> sqlite_path("sqlite+pysqlite:///my%20runs.db?timeout=9"), sqlite_path("postgresql://host/runs")
     (PosixPath('my runs.db'), None)
