@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from study.journal import Journal
 from study.places import resolved
 from study.tracking_runs import STUDY, LostError, Runs, State, initialise, refusal
-from study.uris import masked
+from study.uris import redacted
 from trainables.errors import first_line
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Tracker:
         self._journal = journal
         self._path = state
         self._uri = uri
-        self._state = State.load(state, masked(uri), experiment, study_id)
+        self._state = State.load(state, redacted(uri), experiment, study_id)
         if not journal.begins_at(self._state.offset):
             log.warning("%s goes beyond the journal, which is replayed from its start", state)
             self._state.offset = 0
@@ -96,7 +96,7 @@ class Tracker:
         """Where the records are and how far they are; the URI is without its password."""
         runs = dict(self._state.runs)
         return {
-            "tracking_uri": masked(self._uri),
+            "tracking_uri": redacted(self._uri),
             "experiment": self._state.experiment,
             "parent_run_id": runs.pop(STUDY, None),
             "runs": {int(key): run_id for key, run_id in runs.items() if "/" not in key},
@@ -268,4 +268,4 @@ class Tracker:
 
     def _told(self, error: Exception) -> str:
         server = self._uri.rstrip("/")
-        return f"{type(error).__name__}: {first_line(error)}".replace(server, masked(server))[:1000]
+        return f"{type(error).__name__}: {first_line(error)}".replace(server, redacted(server))[:1000]

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from pydantic import TypeAdapter
 
-from study.uris import masked, sqlite_path
+from study.uris import redacted, sqlite_path
 from trainables.files import write_whole
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def initialise(uri: str) -> None:
     try:
         connect(uri).search_experiments(max_results=1)
     except Exception as error:
-        raise ValueError(f"tracking URI {masked(uri)!r} cannot be used: {error}") from error
+        raise ValueError(f"tracking URI {redacted(uri)!r} cannot be used: {error}") from error
 
 
 class LostError(Exception):

@@ -12,12 +12,12 @@ NO_FILE = ("", ":memory:")
 CREDENTIALS = re.compile(r"://([^/\s:@]*):(.*)@")
 
 
-def masked(uri: str) -> str:
+def redacted(uri: str) -> str:
     """The URI without its passwords, for screens, logs and files.
 
     A password that should have been quoted is hidden too, at the price of what an `@` behind it stands for.
 
-    >>> masked("postgresql://me:se/c@ret@host/runs?password=secret&sslmode=require")
+    >>> redacted("postgresql://me:se/c@ret@host/runs?password=secret&sslmode=require")
     'postgresql://me:***@host/runs?password=***&sslmode=require'
     """
     return re.sub(r"(?<=password=)[^&\s]+", "***", CREDENTIALS.sub(r"://\1:***@", uri))
@@ -29,7 +29,7 @@ def anonymous(uri: str) -> str:
     >>> anonymous("https://token@host/runs?password=secret")
     'https://***@host/runs?password=***'
     """
-    return re.sub(r"://[^/?#]*@", "://***@", masked(uri))
+    return re.sub(r"://[^/?#]*@", "://***@", redacted(uri))
 
 
 def check_quoted(uri: str) -> None:
