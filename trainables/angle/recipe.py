@@ -21,7 +21,7 @@ from trainables.angle.model import SentenceEncoder, export
 from trainables.angle.rules import rules
 from trainables.data.order import indices, share
 from trainables.data.pairs import PairSet, Role, pair_sets
-from trainables.encoders import Tokens
+from trainables.encoders import Prefixes, Tokens
 from trainables.evaluation import metrics, sts
 from trainables.evaluation.retrieval import Retrieval
 from trainables.evaluation.scoring import DENSE, Scorer
@@ -229,7 +229,9 @@ class AngleRecipe:
         return results
 
     def export(self, folder: Path) -> None:
-        export(self.model, self.tokenizer, folder, self.config.length, self.config.prefix)
+        config, asked = self.config, self.config.retrieval
+        prefixes = Prefixes(asked.query_prefix, asked.document_prefix, config.prefix)
+        export(self.model, self.tokenizer, folder, config.length, prefixes, config.dims)
 
     def _retrieve(self, retrieval: Retrieval, splits: Sequence[Split]) -> dict[Split, Evaluation]:
         """Retrieval metrics by cosine at every prefix, `ndcg_at_10_32`, and their means; texts are encoded once."""
