@@ -21,6 +21,8 @@ def of(place: Place, value: str) -> str:
     parts = place.parts(value)
     if parts is not None:
         return _beside(Path(parts.path))
+    if "://" in value:
+        return UNKNOWN
     if value.startswith("ir_datasets:"):
         return f"{UNKNOWN}; https://ir-datasets.com has its documentation"
     name = value.removeprefix("datasets:").partition(":")[0]

@@ -79,7 +79,7 @@ def test_a_model_is_trained_again_with_data_that_have_moved_and_with_no_other(ru
     moved.rename(run / "pairs.jsonl")
 
 
-def test_another_backbone_at_the_same_place_is_refused(run, tmp_path, refuses) -> None:
+def test_a_backbone_with_other_weights_is_refused(run, tmp_path, capsys) -> None:
     from trainables import encoders
 
     mlm, tokenizer = encoders.load_masked_lm("embedded")
@@ -88,6 +88,7 @@ def test_another_backbone_at_the_same_place_is_refused(run, tmp_path, refuses) -
     command = ["--from", str(run / "run" / "model"), "--folder", str(tmp_path / "again")]
     command += ["--set", f"backbone={tmp_path / 'backbone'}"]
     assert cli.main("splade", command) == 2
+    assert "gives other weights to begin with" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_what_is_no_exported_model_is_not_trained_again(run, tmp_path, refuses) -> None:
