@@ -12,16 +12,18 @@ import signal
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainables import overrides, paths, trainers
+from trainables import again, overrides, paths, trainers
 from trainables.arguments import parsed
 from trainables.checkpoints import newest_attempt
 from trainables.config import TrainerConfig
 from trainables.errors import FAILED, FINISHED, INTERRUPTED, WRONG, failure, told
 from trainables.files import write_whole
 from trainables.places import typed
+from trainables.training_record import TrainingRecord
 
 
 def main(name: str, arguments: list[str] | None = None) -> int:
@@ -35,24 +37,31 @@ def main(name: str, arguments: list[str] | None = None) -> int:
         epilog="keys of --set: " + ", ".join(overrides.keys(base)),
     )
     parser.add_argument(
-        "--folder", type=typed, default=Path("runs") / name, help="checkpoints, result and model (default: %(default)s)"
-    )
-    parser.add_argument("--seed", type=int, default=0)
+        "--folder", type=typed, metavar="DIR",
+        help=f"checkpoints, result and model (default: runs/{name}, with --from runs/{name}-again)",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, help="default: 0")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a config value")
+    parser.add_argument(
+        "--from", dest="origin", type=typed, metavar="FOLDER",
+        help="train the exported model in FOLDER again, with the settings, data and seed that are on record there; "
+        "--set says where its inputs are now",
+    )  # fmt: skip
     options = parsed(parser, arguments)
+    workers = int(os.environ.get("WORLD_SIZE", "1"))
     try:
-        if options.seed < 0:
-            raise ValueError(f"--seed {options.seed}: at least 0 is needed")
-        values = {"cache": str(options.folder / "cache")} | overrides.parse(options.set)
-        config = paths.located(overrides.apply(base, values), Path.cwd())
-        paths.check(config)
-        attempt = _next_attempt(options.folder)
-        _check_same(options.folder, _settings(name, options.seed, config))
+        run = _asked(name, base, options)
+        attempt = _next_attempt(run.folder)
+        _check_same(run.folder, _settings(name, run.seed, run.config))
     except (ValueError, OSError) as error:
         print(f"error: {told(error)}", file=sys.stderr)
         return WRONG
+    first = int(os.environ.get("RANK", "0")) == 0
+    if run.record is not None and first:
+        for note in again.notes(run.record, workers):
+            print(note, file=sys.stderr)
     try:
-        outcome = _train(name, config, options.folder, options.seed, attempt)
+        outcome = _train(name, run, workers, attempt)
     except ValueError as error:
         print(f"error: {told(error)}", file=sys.stderr)
         return WRONG
@@ -65,19 +74,59 @@ def main(name: str, arguments: list[str] | None = None) -> int:
     if outcome.state == "stopped":
         print(f"{outcome.reason} at step {outcome.step}; the same command carries on", file=sys.stderr)
         return INTERRUPTED
-    if int(os.environ.get("RANK", "0")) == 0:
+    if first:
         print(json.dumps({"state": outcome.state, "reason": outcome.reason, "values": outcome.values}, indent=2))
+    if run.record is not None and first and outcome.state == "complete":
+        stage = f"-{run.record.stage}" if run.record.stage else ""
+        print(again.compared(options.origin, run.folder / f"model{stage}"), file=sys.stderr)
     return FINISHED
 
 
-def _train(name, config, folder: Path, seed: int, attempt: int):
+@dataclass(frozen=True)
+class _Asked:
+    """What is to be trained, and where."""
+
+    config: TrainerConfig
+    seed: int
+    folder: Path
+    record: TrainingRecord | None
+    """Of the model that is trained again, if that is asked for."""
+
+
+def _asked(name: str, base: TrainerConfig, options: argparse.Namespace) -> _Asked:
+    """ValueError where the options do not go together, or name what is not there."""
+    values = overrides.parse(options.set)
+    origin: Path | None = options.origin
+    folder = options.folder or typed(f"runs/{name}" if origin is None else f"runs/{name}-again")
+    cache = {"cache": str(folder / "cache")}
+    if origin is None:
+        record, seed = None, options.seed or 0
+        config = overrides.apply(base, cache | values)
+    else:
+        record = TrainingRecord.read(origin)
+        if record.trainer != name:
+            command = f"python -m {trainers.package_of(record.trainer)}"
+            raise ValueError(f"--from {origin} was trained by {record.trainer}: {command}")
+        if options.seed is not None:
+            raise ValueError(f"--seed {options.seed}: --from {origin} trains with the seed on record, {record.seed}")
+        if origin.resolve().parent == folder.resolve():
+            raise ValueError(f"--folder {folder}: there the model was trained that --from names; name another folder")
+        seed = record.seed
+        config = again.config_of(record, type(base), origin, cache | values)
+    if seed < 0:
+        raise ValueError(f"--seed {seed}: at least 0 is needed")
+    config = paths.located(config, Path.cwd())
+    paths.check(config)
+    return _Asked(config, seed, folder, record)
+
+
+def _train(name: str, run: _Asked, world_size: int, attempt: int):
     import torch.distributed as dist
 
     from trainables import loop
     from trainables.context import Context, local_device, use_threads
 
-    use_threads(config.threads or len(os.sched_getaffinity(0)))
-    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    use_threads(run.config.threads or len(os.sched_getaffinity(0)))
     device = local_device(int(os.environ.get("LOCAL_RANK", "0")))
     if world_size > 1:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
@@ -101,13 +150,17 @@ def _train(name, config, folder: Path, seed: int, attempt: int):
             super().report(records, wait)
             return asked_to_stop[0] if asked_to_stop else None
 
+        def describe(self, facts):
+            if run.record is not None:
+                again.check(run.record, facts, world_size)
+
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     context = Stoppable(
-        seed=seed, folder=folder, device=device, world_size=world_size, on_records=show,
+        seed=run.seed, folder=run.folder, device=device, world_size=world_size, on_records=show,
         rank=int(os.environ.get("RANK", "0")), attempt=attempt,
     )  # fmt: skip
     try:
-        return loop.run(trainers.module(name, "recipe"), config, context)
+        return loop.run(trainers.module(name, "recipe"), run.config, context)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

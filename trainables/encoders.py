@@ -247,6 +247,15 @@ def export(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: P
     tokenizer.save_pretrained(folder)
 
 
+@dataclass(frozen=True, slots=True)
+class Prefixes:
+    """What is put before queries, documents, and texts that are neither."""
+
+    query: str
+    document: str
+    any: str
+
+
 def export_pooling(
     folder: Path,
     *,
@@ -255,21 +264,32 @@ def export_pooling(
     pooling: Literal["mean", "cls"],
     similarity: Literal["cosine", "dot"],
     normalise: bool = False,
-    prefix: str = "",
+    prefixes: Prefixes | None = None,
+    dims: Sequence[int] = (),
 ) -> None:
     """Add to an exported encoder of `size` coordinates what `SentenceTransformer(folder)` reads.
 
     It cuts texts to as many tokens as `lengths` say, `max_seq_length` for all or `query_length` and `document_length`
-    for either kind, and puts `prefix` before each, unless its caller says otherwise.
+    for either kind, puts `prefixes` before them, and gives the longest of `dims`, the prefixes of a vector that were
+    trained, unless its caller says otherwise.
     """
     modes = {f"pooling_mode_{mode}": mode.startswith(pooling) for mode in ("mean_tokens", "cls_token")}
-    prompts = {"prompts": {"sentence": prefix}, "default_prompt_name": "sentence"} if prefix else {}
+    about: dict[str, Any] = {"similarity_fn_name": similarity}
+    if prefixes is not None:
+        about["prompts"] = {"query": prefixes.query, "document": prefixes.document}
+        if prefixes.any:
+            about["prompts"]["sentence"] = prefixes.any
+            about["default_prompt_name"] = "sentence"
+    if dims:
+        about["matryoshka_dims"] = list(dims)
+        if dims[-1] < size:
+            about["truncate_dim"] = dims[-1]
     modules = [
         ("sentence_transformers.models.Pooling", {"word_embedding_dimension": size, "include_prompt": True} | modes)
     ]
     if normalise:
         modules.append(("sentence_transformers.models.Normalize", {}))
-    export_modules(folder, lengths, modules, {"similarity_fn_name": similarity, **prompts})
+    export_modules(folder, lengths, modules, about)
 
 
 def export_modules(

@@ -14,12 +14,14 @@ import math
 import random
 import time
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy
 import torch
 
-from trainables import collapse, distributed
+from trainables import card, collapse, distributed
 from trainables.checkpoints import Checkpoints
 from trainables.config import Optimiser, Split, Stage, TrainerConfig
 from trainables.context import Context, Record
@@ -27,6 +29,7 @@ from trainables.errors import told
 from trainables.history import History
 from trainables.recipe import Recipe
 from trainables.stored_checkpoints import StoredCheckpoints
+from trainables.training_record import TrainingRecord
 
 log = logging.getLogger(__name__)
 
@@ -193,7 +196,7 @@ class _Run:
                 return Outcome("stopped", stop, self.step, dict(self.values), {}, self._rate(), self._elapsed())
             if place + 1 == stage.steps:
                 if not last and self.context.rank == 0:
-                    self.checkpoints.export(self.recipe.export, stage.name)
+                    self.checkpoints.export(partial(self._export, stage=stage.name), stage.name)
                 self._save()
             elif self.step % self.config.checkpoint_every == 0:
                 self._save()
@@ -338,11 +341,18 @@ class _Run:
         outcome = Outcome(state, reason, self.step, self.values, self.per_item, self._rate(), self._elapsed())
         if self.context.rank == 0:
             if state == "complete":
-                self.checkpoints.export(self.recipe.export)
+                self.checkpoints.export(self._export)
             # What the ledger has refused, as one that was replaced does, is for the next one.
             refused = {"records": self.unsure} if self.unsure else {}
             self.checkpoints.finish(asdict(outcome) | refused)
         return outcome
+
+    def _export(self, folder: Path, stage: str | None = None) -> None:
+        """The model, beside it what trained it, and a card that tells people."""
+        self.recipe.export(folder)
+        record = TrainingRecord.of(self.config, self.context, self.facts, self.values, self.step, stage)
+        record.write(folder)
+        card.write(folder, self.config, record)
 
     def _elapsed(self) -> float:
         return self.seconds + time.monotonic() - self.started

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 
-from trainables import loop, overrides, trainers
+from trainables import again, cli, loop, overrides, trainers
 from trainables.context import Context
 from trainables.evaluation.retrieval import Retrieval
+from trainables.training_record import TrainingRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINERS = sorted(path.parent.name for path in (ROOT / "trainables").glob("*/recipe.py"))
@@ -171,6 +173,42 @@ def test_the_export_encodes_as_the_recipe_was_evaluated(trainer, finished, cache
     )
     for name, value in found["test"].values.items():
         assert value == pytest.approx(outcome.values[f"test.{name}"], rel=1e-9)
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_an_export_is_trained_again_to_the_last_bit(trainer, finished, cache, tmp_path, capsys) -> None:
+    """From its folder alone, which records settings, seed and the identities of the data."""
+    outcome, _, folder = finished(trainer)
+    command = ["--from", str(folder / "model"), "--folder", str(tmp_path), "--set", f"cache={cache}"]
+    assert cli.main(trainer, command) == 0
+    told, progress = capsys.readouterr()
+    assert json.loads(told)["values"] == outcome.values
+    assert f"{tmp_path}/model has the weights of {folder}/model to the last bit" in progress
+    before, after = (again.weights(place) for place in (folder / "model", tmp_path / "model"))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
+    for name in ("training.json", "README.md"):
+        assert (tmp_path / "model" / name).read_text() == (folder / "model" / name).read_text()
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_an_export_has_a_card_that_the_hub_reads(trainer, finished) -> None:
+    outcome, _, folder = finished(trainer)
+    card = ModelCard.load(folder / "model" / "README.md")
+    assert card.data.library_name in ("sentence-transformers", "transformers")
+    assert card.data.license == "unknown"
+    assert trainer in card.data.tags
+    reported = {result.metric_type: result.metric_value for result in card.data.eval_results}
+    assert reported == {
+        name.removeprefix("test."): value for name, value in outcome.values.items() if name.startswith("test.")
+    }
+    assert {result.dataset_split for result in card.data.eval_results} == {"test"}
+    for title in ("Usage", "Evaluation", "Training", "Train it again", "Licence"):
+        assert f"\n## {title}\n" in card.text
+    record = TrainingRecord.read(folder / "model")
+    identities = [value for key, value in record.facts.items() if key.endswith(".identity")]
+    assert identities
+    assert all(identity in card.text for identity in identities)
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)

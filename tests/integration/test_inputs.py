@@ -367,7 +367,7 @@ def here(tmp_path, monkeypatch) -> Path:
 
 FILE = """
 from study.spec import Budget, Objective, Study
-from trainables.recipe import TrainData
+from trainables.data.config import TrainData
 from trainables.splade.config import Config
 
 def space(trial):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 
 from trainables import encoders
-from trainables.encoders import Tokens
+from trainables.encoders import Prefixes, Tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -48,10 +49,13 @@ class SentenceEncoder(nn.Module):
         return (hidden * mask).sum(1) / mask.sum(1)
 
 
-def export(model: SentenceEncoder, tokenizer: Any, folder: Path, length: int, prefix: str) -> None:
+def export(
+    model: SentenceEncoder, tokenizer: Any, folder: Path, length: int, prefixes: Prefixes, dims: Sequence[int]
+) -> None:
     """Write a folder that `AutoModel` and `SentenceTransformer(folder, truncate_dim=d)` open.
 
-    sentence-transformers puts `prefix` before each text, as in training, unless its caller says otherwise.
+    sentence-transformers puts `prefixes` before texts as they were in training and in retrieval, and gives the longest
+    of `dims`, unless its caller says otherwise.
     """
     tokenizer.model_max_length = length
     encoders.export(model.backbone, tokenizer, folder)
@@ -61,5 +65,6 @@ def export(model: SentenceEncoder, tokenizer: Any, folder: Path, length: int, pr
         lengths={"max_seq_length": length},
         pooling=model.pooling,
         similarity="cosine",
-        prefix=prefix,
+        prefixes=prefixes,
+        dims=dims,
     )

@@ -23,7 +23,7 @@ from trainables.config import Split
 from trainables.data.order import indices, share
 from trainables.data.pairs import pair_sets
 from trainables.data.types import PairSet, Role
-from trainables.encoders import Tokens
+from trainables.encoders import Prefixes, Tokens
 from trainables.evaluation import metrics, sts
 from trainables.evaluation.retrieval import Retrieval
 from trainables.evaluation.scoring import DENSE, Scorer
@@ -231,7 +231,9 @@ class AngleRecipe:
         return results
 
     def export(self, folder: Path) -> None:
-        export(self.model, self.tokenizer, folder, self.config.length, self.config.prefix)
+        config, asked = self.config, self.config.retrieval
+        prefixes = Prefixes(asked.query_prefix, asked.document_prefix, config.prefix)
+        export(self.model, self.tokenizer, folder, config.length, prefixes, config.dims)
 
     def _retrieve(self, retrieval: Retrieval, splits: Sequence[Split]) -> dict[Split, Evaluation]:
         """Retrieval metrics by cosine at every prefix, `ndcg_at_10_32`, and their means; texts are encoded once."""
