@@ -8,7 +8,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -806,7 +806,7 @@ def test_what_trials_write_to_an_object_store_is_below_the_study_s_id(tmp_path) 
     assert ledger.summary()["trials"][0]["checkpoint"] == f"{place}/replicate-0/model?region=eu-west-1"
     # The report reads it there.
     result = json.loads((tmp_path / "trials" / "0000" / "replicate-0" / "result.json").read_text())
-    assert result == ended | {"study": ledger.id}
+    assert result == asdict(ended) | {"study": ledger.id}
 
 
 @pytest.mark.parametrize(
