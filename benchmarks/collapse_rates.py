@@ -18,6 +18,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from study.journal import Journal
+from study.protocol.journal import Metrics, ReplicateBegun, TrialBegun
 from trainables import collapse, overrides, trainers
 from trainables.history import History
 
@@ -28,15 +29,13 @@ def recorded(storage: Path):
     facts: dict[tuple[int, int], dict[str, str]] = {}
     params: dict[int, dict] = {}
     for _, entry in Journal(storage / "journal.jsonl").read():
-        if entry["op"] == "trial":
-            params[entry["trial"]] = entry["params"]
-        elif entry["op"] == "replicate":
-            facts[entry["trial"], entry["replicate"]] = entry["tags"]
-        elif entry["op"] == "metrics":
-            for record in entry["records"]:
-                # Non-finite metrics are strings in the journal.
-                found = {name: float(value) for name, value in record["metrics"].items()}
-                metrics[entry["trial"], entry["replicate"]].setdefault(record["step"], {}).update(found)
+        if isinstance(entry, TrialBegun):
+            params[entry.trial] = entry.params
+        elif isinstance(entry, ReplicateBegun):
+            facts[entry.trial, entry.replicate] = entry.tags
+        elif isinstance(entry, Metrics):
+            for record in entry.records:
+                metrics[entry.trial, entry.replicate].setdefault(record["step"], {}).update(record["metrics"])
     return {key: {s: steps[s] for s in sorted(steps)} for key, steps in metrics.items()}, facts, params
 
 

@@ -23,9 +23,9 @@ from typing import Any
 from study import home, spec
 from study.comparison import Measured, tabled, write
 from study.files import read_summary
-from study.journal import entries
 from study.lock import Held, Lock
 from study.profiles import existing
+from study.protocol.journal import TrialBegun, read
 from study.run import resource_changes, unused
 from study.screen import View, keep_screen, listen
 from study.suites import SUITES, Dataset, Suite, resolve
@@ -252,11 +252,11 @@ def trial_configs(trainer: str, storage: Path, numbers: Container[int]) -> dict[
     """Number -> config of each of these trials, as it was begun, from the study's journal."""
     model = trainers.module(trainer, "config").Config
     configs: dict[int, dict[str, Any]] = {}
-    for entry in entries(storage / "journal.jsonl", "trial"):
-        if entry["trial"] not in numbers:
+    for begun in read(storage / "journal.jsonl", TrialBegun):
+        if begun.trial not in numbers:
             continue
         tree: dict[str, Any] = {}
-        for key, value in entry["params"].items():
+        for key, value in begun.params.items():
             *sections, leaf = key.split(".")
             node = tree
             for section in sections:
@@ -264,7 +264,7 @@ def trial_configs(trainer: str, storage: Path, numbers: Container[int]) -> dict[
             node[leaf] = value
         # The study's seed is written beside the config.
         tree.pop("seed")
-        configs[entry["trial"]] = overrides.validate(model, tree).model_dump(mode="json", exclude={"cache"})
+        configs[begun.trial] = overrides.validate(model, tree).model_dump(mode="json", exclude={"cache"})
     return configs
 
 

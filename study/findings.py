@@ -13,8 +13,8 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from study.files import read_summary
-from study.journal import entries
 from study.paired import contrasts
+from study.protocol.journal import Metrics, read
 from study.significance import LEVEL, Mean, holm, over_items
 from study.words import Trial, at, best_trial, number, objective, reported, value_of
 from trainables.errors import told
@@ -207,11 +207,11 @@ class Findings:
 def _curves(path: Path, metric: str, signals: Iterable[str]) -> dict[int, Curve]:
     """First replicates only. The journal may be growing while it is read: half a last line is left out."""
     curves: dict[int, Curve] = {}
-    for entry in entries(path, "metrics"):
-        if entry["replicate"] != 0:
+    for entry in read(path, Metrics):
+        if entry.replicate != 0:
             continue
-        curve = curves.setdefault(entry["trial"], Curve())
-        for record in entry["records"]:
+        curve = curves.setdefault(entry.trial, Curve())
+        for record in entry.records:
             metrics = record["metrics"]
             for name in signals:
                 if f"train.{name}" in metrics:

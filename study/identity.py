@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from study.journal import entries, first
+from study.protocol.journal import StudyBegun, TrialBegun, first, read
 from study.row import Row
-from study.stored import FINAL, Refused
+from study.stored import Refused
 from trainables.checkpoints import problem_of, whole_result
 from trainables.files import write_whole
 
@@ -66,7 +66,7 @@ def check(storage: Path, study_id: str | None, name: str, ledger: str) -> None:
     advice = "name the --storage and the --ledger that belong together, or another --storage to begin anew"
     for where, found in (
         ("", _recorded(storage).get("id")),
-        ("/journal.jsonl", first(storage / "journal.jsonl").get("id")),
+        ("/journal.jsonl", _begun(storage)),
     ):
         if found is not None and found != study_id:
             raise Refused(f"--storage {storage}{where} belongs to study {found}, but {has}; {advice}")
@@ -91,7 +91,7 @@ def check_launch(storage: Path, study_id: str, newest: Launch | None, where: str
 
 def launches(storage: Path) -> set[str]:
     """Tokens of all launches that the folder's journal knows."""
-    return {entry["launch"] for entry in entries(storage / "journal.jsonl", "study") if "launch" in entry}
+    return {begun.launch for begun in read(storage / "journal.jsonl", StudyBegun) if begun.launch is not None}
 
 
 def take(storage: Path, study_id: str, rows: Mapping[int, Row]) -> None:
@@ -99,14 +99,14 @@ def take(storage: Path, study_id: str, rows: Mapping[int, Row]) -> None:
 
     `rows` are the ledger's trials, with which those of the folder have to agree.
     """
-    nameless = _recorded(storage).get("id") is None and first(storage / "journal.jsonl").get("id") is None
+    nameless = _recorded(storage).get("id") is None and _begun(storage) is None
     _check_trials(storage, study_id, rows, nameless)
     if nameless:
         for folder in _trials(storage):
             _stamp(folder, study_id)
     for folder in _trials(storage):
         number = int(folder.parent.name)
-        if rows[number].state in FINAL:
+        if rows[number].state.ended:
             continue
         for path in _stamped(folder):
             content = _content(path)
@@ -151,7 +151,7 @@ def _check_trials(storage: Path, study_id: str, rows: Mapping[int, Row], nameles
     for number, params in journal.items():
         if number not in rows:
             raise refuse(number, "of its journal is not in the ledger")
-        if rows[number].state not in FINAL and not rows[number].planned_steps:
+        if not rows[number].state.ended and not rows[number].planned_steps:
             raise refuse(number, "of its journal has no parameters yet in the ledger")
         for key, value in rows[number].params.items():
             if params.get(key) != value:
@@ -166,7 +166,7 @@ def _check_trials(storage: Path, study_id: str, rows: Mapping[int, Row], nameles
             raise refuse(number, "is not in its journal")
         path, told = folder / "result.json", rows[number].replicates
         result = whole_result(path.read_bytes(), path) if path.exists() else None
-        if result is not None and replicate < len(told) and not _equal(result["values"], told[replicate]["values"]):
+        if result is not None and replicate < len(told) and not _equal(result["values"], told[replicate].values):
             raise refuse(number, f"has other values in {path.relative_to(storage)} than in the ledger")
 
 
@@ -185,7 +185,13 @@ def _stamped(folder: Path) -> list[Path]:
 
 def _params(storage: Path) -> dict[int, dict[str, Any]]:
     """Number -> parameters of each trial in the journal."""
-    return {entry["trial"]: entry["params"] for entry in entries(storage / "journal.jsonl", "trial")}
+    return {begun.trial: begun.params for begun in read(storage / "journal.jsonl", TrialBegun)}
+
+
+def _begun(storage: Path) -> str | None:
+    """The study's id in the folder's journal."""
+    begun = first(storage / "journal.jsonl")
+    return begun.id if begun else None
 
 
 def _trials(storage: Path) -> Iterator[Path]:

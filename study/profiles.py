@@ -13,7 +13,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from study.journal import Damaged, first
+from study.protocol.journal import Unreadable, first
 
 STUDIES = Path("studies")
 PROFILE = re.compile(r"[A-Za-z][\w-]*")
@@ -31,7 +31,7 @@ def title(study: str, profile: str, default: str) -> str:
 def begun(folder: Path) -> tuple[str, str] | None:
     """(name, profile) of the study that was begun in the folder; None where none is on record there.
 
-    The summary is a view, which may be lost or damaged; the journal is not. Raises `study.journal.Damaged` where
+    The summary is a view, which may be lost or damaged; the journal is not. Raises `Unreadable` where
     neither can be read.
     """
     try:
@@ -39,7 +39,8 @@ def begun(folder: Path) -> tuple[str, str] | None:
         return summary["study"], summary["profile"]
     except (OSError, ValueError, KeyError, TypeError):
         path = folder.absolute() / "journal.jsonl"
-        tags = first(path).get("tags", {}) if path.is_file() else {}
+        opening = first(path) if path.is_file() else None
+        tags = opening.tags if opening else {}
         return (tags["study.name"], tags["study.profile"]) if {"study.name", "study.profile"} <= tags.keys() else None
 
 
@@ -97,7 +98,7 @@ def _profiles(study: str) -> set[str]:
     there = set()
     for folder in named:
         # What is damaged is told to who asks for it.
-        with suppress(Damaged):
+        with suppress(Unreadable):
             if found := _profile(folder):
                 there.add(found)
     return there

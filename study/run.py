@@ -26,6 +26,7 @@ from study.lock import Held, Lock
 from study.places import inside, resolved
 from study.plan import plan
 from study.processes import descendants, kill
+from study.protocol.states import StudyStatus, TrialState
 from study.screen import View, forget, keep_screen, listen
 from study.space import check_settings, explore
 from study.tracking_probe import run_tags
@@ -40,6 +41,9 @@ from trainables.object_store import check_uri as check_store
 from trainables.object_store import fetched
 from trainables.places import typed
 
+EXIT_CODES = {
+    StudyStatus.FINISHED: FINISHED, StudyStatus.FAILED: FAILED, StudyStatus.INTERRUPTED: INTERRUPTED,
+}  # fmt: skip
 DEFAULT_TRACKING = "sqlite:///studies/mlflow.db"
 POLL_S = 0.4
 PATIENCE_S = 10.0
@@ -158,7 +162,7 @@ def run(options: argparse.Namespace) -> int:
             "; if that folder is lost, delete the tag study.launch of it",
         )
         identity.check_launch(storage, study_id, identity.Launch.of(tags or {}), where, lost)
-    retries = options.retry_failed and outlook.states.get("failed", 0)
+    retries = options.retry_failed and outlook.states.get(TrialState.FAILED, 0)
     if begun is not None and outlook.idle and not retries and not before.moves:
         summary = _whole_summary(storage)
         whole = summary is not None and summary["status"] == "finished" and not summary["mlflow"].get("pending")
@@ -399,14 +403,14 @@ class Session:
             when = f" ({waits}); when it takes records again," if waits else ";"
             display.message(f"{place} does not have everything yet{when} the same command sends the rest")
         display.close(summary, self.storage / "report.html")
-        if summary["status"] == "interrupted":
+        if summary["status"] == StudyStatus.INTERRUPTED:
             display.message(f"{lost or 'interrupted'}; the same command carries on")
-        elif summary["status"] == "failed":
+        elif summary["status"] == StudyStatus.FAILED:
             logs = _short(self.storage / "logs")
             more = f"logs: {logs}/trial-*.log; --retry-failed runs failed trials again"
             display.message(f"the study failed: {summary['reason'] or more}")
         _print_json(self.options, summary, out)
-        return {"finished": FINISHED, "failed": FAILED, "interrupted": INTERRUPTED}[summary["status"]]
+        return EXIT_CODES[StudyStatus(summary["status"])]
 
     def _heed(self, actor: Any, display: Display) -> None:
         """Pass the first signal on to the ledger, and show how the study stands."""

@@ -22,7 +22,28 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from study.journal import Journal
 from study.places import resolved
-from study.tracking_runs import STUDY, LostError, Runs, State, initialise, refusal
+from study.protocol.journal import (
+    Artifact,
+    Ended,
+    Entry,
+    Metrics,
+    ReplicateBegun,
+    StudyBegun,
+    TrialBegun,
+    Values,
+)
+from study.tracking_runs import (
+    STUDY,
+    Happening,
+    LostError,
+    Runs,
+    State,
+    inherited,
+    initialise,
+    refusal,
+    tag_items,
+    tags_of,
+)
 from study.uris import masked
 from trainables.errors import first_line
 
@@ -52,9 +73,8 @@ class _RefusedError(Exception):
 class Tracker:
     """Replays `journal` into the MLflow at `uri`, as an experiment named `experiment`.
 
-    A `trial` entry carries `replicates`, the number of its replicates (1 where absent). With one, its
-    metrics go to the trial's own run and its `end` only adds tags; with several, each has a child run of
-    the trial's. `mlflow.*` tags of the `study` entry are put on every run.
+    Where a trial has one replicate, its metrics go to the trial's own run and its end only adds tags; where it has
+    several, each has a child run of the trial's. MLflow's own tags of the study are put on every run.
     """
 
     def __init__(self, journal: Journal, state: Path, uri: str, experiment: str, study_id: str) -> None:
@@ -139,7 +159,7 @@ class Tracker:
         batches: dict[str, list[Item]] = {}
         size, end = 0, self._state.offset
         for end, entry in self._journal.read(self._state.offset):
-            if entry["op"] in ("metrics", "values"):
+            if isinstance(entry, (Metrics, Values)):
                 try:
                     key, items = self._runs.key(entry), self._runs.metrics(entry)
                 except (KeyError, TypeError, ValueError) as error:
@@ -151,7 +171,7 @@ class Tracker:
                     continue
             self._flush(batches)
             size = 0
-            if entry["op"] not in ("metrics", "values"):
+            if not isinstance(entry, (Metrics, Values)):
                 try:
                     self._handle(entry)
                 except (_RefusedError, KeyError, TypeError, ValueError) as error:
@@ -170,27 +190,22 @@ class Tracker:
             self._state.offset = offset
             self._patiently(lambda: self._state.save(self._path))
 
-    def _handle(self, entry: dict[str, Any]) -> None:
-        op, key = entry["op"], self._runs.key(entry)
-        if op == "study":
-            tags = entry.get("tags", {}).items()
-            self._state.tags |= {k: v for k, v in tags if k.startswith("mlflow.") and k != "mlflow.runName"}
-        elif op == "trial":
-            self._state.replicates[key] = entry.get("replicates", 1)
-        elif op == "replicate":
-            entry = entry | {"params": {"replicate.seed": entry["seed"]}}
-        if op in ("study", "trial", "replicate"):
-            if op != "replicate" or "/" in key:
-                self._attempt(key, lambda: self._runs.open(key, entry))
-            self._log(key, self._runs.facts(entry))
-        elif op == "end":
-            self._log(key, self._runs.facts(entry))
-            if entry.get("replicate") is None or "/" in key:
-                self._attempt(key, lambda: self._runs.end(key, entry["status"], entry["time"]))
-        elif op == "artifact":
-            self._upload(key, entry)
-        else:
-            raise ValueError(f"unknown op {op!r}")
+    def _handle(self, entry: Happening) -> None:
+        key = self._runs.key(entry)
+        match entry:
+            case Artifact():
+                return self._upload(key, entry)
+            case StudyBegun():
+                self._state.tags |= inherited(tags_of(entry))
+            case TrialBegun():
+                self._state.replicates[key] = entry.replicates
+        of_its_own = entry.replicate is None or "/" in key
+        if of_its_own and isinstance(entry, (StudyBegun, TrialBegun, ReplicateBegun)):
+            self._attempt(key, lambda: self._runs.open(key, entry))
+        self._log(key, self._runs.facts(entry))
+        if of_its_own and isinstance(entry, Ended):
+            self._attempt(key, lambda: self._runs.end(key, entry.state, entry.time))
+        return None
 
     def _log(self, key: str, items: list[Item]) -> None:
         """What MLflow refuses is halved until only the items at fault are left out."""
@@ -200,15 +215,15 @@ class Tracker:
             self._attempt(key, lambda: self._runs.log(key, items))
         except _RefusedError as error:
             if len(items) == 1:
-                self._reject({"run": key, "item": dict(items[0])}, error)
+                self._reject(f"{dict(items[0])} of run {key}", error)
             else:
                 middle = len(items) // 2
                 self._log(key, items[:middle])
                 self._log(key, items[middle:])
 
-    def _upload(self, key: str, entry: dict[str, Any]) -> None:
+    def _upload(self, key: str, entry: Artifact) -> None:
         """An artifact store that fails while the server answers (no credentials, say) holds nothing up."""
-        path, name = Path(resolved(self._journal.path.parent, entry["path"])), entry["artifact_path"]
+        path, name = Path(resolved(self._journal.path.parent, entry.path)), entry.place
         problem: Exception = FileNotFoundError(f"{path} does not exist")
         for attempt in range(TRIES if path.exists() else 0):
             self._attempt(key, lambda: self._runs.alive(key))
@@ -218,7 +233,7 @@ class Tracker:
                 problem = error
                 self._problem(self._told(error))
                 self._pause(FIRST_PAUSE_S * 2**attempt)
-        self._log(key, self._runs.facts({"tags": {"artifact.error": f"{name}: {self._told(problem)}"}}))
+        self._log(key, tag_items({"artifact.error": f"{name}: {self._told(problem)}"}))
         raise _RefusedError(self._told(problem))
 
     # ---- patience ----
@@ -262,7 +277,7 @@ class Tracker:
             log.warning("tracking waits: %s", message)
         self._error = message
 
-    def _reject(self, entry: dict[str, Any], error: Exception) -> None:
+    def _reject(self, entry: Entry | str, error: Exception) -> None:
         self._state.rejected += 1
         log.warning("MLflow did not take %s: %s", str(entry)[:500], error)
 

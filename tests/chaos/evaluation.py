@@ -71,6 +71,7 @@ def generate(folder: Path, passages: int, queries: int) -> None:
 
 def record(storage: Path, parameter: str, trials: Sequence[tuple[dict[str, Any], Any, str]]) -> None:
     """What a study leaves of its trials besides their folders: each has parameters, a config and a state."""
+    from study.protocol.journal import TrialBegun, encode
     from study.stored import flat
     from study.tracking_runs import connect
 
@@ -80,11 +81,10 @@ def record(storage: Path, parameter: str, trials: Sequence[tuple[dict[str, Any],
     parent, *runs = (client.create_run(experiment).info.run_id for _ in range(len(trials) + 1))
 
     lines = [
-        {"op": "trial", "trial": number, "params": flat(config.model_dump(exclude={"cache"})) | {"seed": 0}}
+        encode(TrialBegun(trial=number, params=flat(config.model_dump(exclude={"cache"})) | {"seed": 0}, time=0))
         for number, (_, config, _) in enumerate(trials)
     ]
-    journal = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-    (storage / "journal.jsonl").write_text(journal)
+    (storage / "journal.jsonl").write_text("".join(lines))
     summary = {
         "study": "made", "profile": "embedded", "status": "finished", "parameter": parameter, "best": [0],
         "objectives": [{"name": "ndcg_at_10", "direction": "maximize"}], "worker_seconds": {},

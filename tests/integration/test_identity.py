@@ -10,7 +10,7 @@ import threading
 import types
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,8 @@ from study.display import final_text
 from study.lease import Deposed, Holder, Lease
 from study.ledger import Ledger
 from study.lock import Held
+from study.protocol.messages import Outcome
+from study.protocol.states import ReplicateState
 from study.run import Session
 from study.stored import Refused, default_url, existing_study, open_study
 from trainables.checkpoints import NAMES, Checkpoints
@@ -59,19 +61,18 @@ def trained(ledger: Ledger, value: float = 0.5, end: bool = True) -> int:
     number = ledger.ask()
     assert number is not None
     begun = ledger.begin(number)
-    place = Path(begun["folder"]) / "replicate-0"
+    place = Path(begun.folder) / "replicate-0"
     made = place / ("model" if end else "step-00000002")
     made.mkdir(parents=True)
     if not end:
-        (made / "manifest.json").write_text(json.dumps({"step": 2, "study": begun["study"], "sha256": {}}))
+        (made / "manifest.json").write_text(json.dumps({"step": 2, "study": begun.study, "sha256": {}}))
         return number
     (made / "config.json").write_text(str(value))
-    outcome = {"state": "complete", "reason": None, "step": 4, "values": {"ndcg_at_10": value}, "per_item": {},
-               "seconds": 1.0, "seconds_per_step": 0.25}  # fmt: skip
-    (place / "result.json").write_text(json.dumps(outcome | {"study": begun["study"]}))
-    ledger.report(number, begun["attempt"], 0, [{"step": 4, "time": 1000, "metrics": {"ndcg_at_10": value}}])
-    ledger.replicate_ended(number, begun["attempt"], 0, outcome)
-    ledger.finish(number, begun["attempt"], outcome)
+    outcome = Outcome(ReplicateState.COMPLETE, None, 4, {"ndcg_at_10": value}, {}, seconds=1.0, seconds_per_step=0.25)
+    (place / "result.json").write_text(json.dumps(asdict(outcome) | {"study": begun.study}))
+    ledger.report(number, begun.attempt, 0, [{"step": 4, "time": 1000, "metrics": {"ndcg_at_10": value}}])
+    ledger.replicate_ended(number, begun.attempt, 0, outcome)
+    ledger.finish(number, begun.attempt, outcome)
     return number
 
 
@@ -92,15 +93,7 @@ def half_done(name: str, storage: Path, **more) -> str:
     trained(ledger)
     number = trained(ledger, end=False)
     ledger.halt("stopped")
-    stopped = {
-        "state": "stopped",
-        "reason": "stopped",
-        "step": 2,
-        "values": {},
-        "seconds": 1.0,
-        "seconds_per_step": 0.5,
-    }
-    ledger.finish(number, 1, stopped)
+    ledger.finish(number, 1, Outcome(ReplicateState.STOPPED, "stopped", 2, {}, seconds=1.0, seconds_per_step=0.5))
     ledger.conclude()
     ledger.close([], 0)
     return ledger.id
@@ -242,7 +235,7 @@ def test_what_is_damaged_in_a_trial_s_folder_is_nobody_s(folder, file, content, 
     ledger = opened("one", folder / "x")
     assert ledger.ask() == 1
     begun = ledger.begin(1)
-    checkpoints = Checkpoints(Path(begun["folder"]) / "replicate-0", begun["attempt"], begun["study"])
+    checkpoints = Checkpoints(Path(begun.folder) / "replicate-0", begun.attempt, begun.study)
     assert (checkpoints.result(), checkpoints.newest()) == (None, None)
     ledger.close([], 0)
 
@@ -470,10 +463,9 @@ def test_a_head_that_was_replaced_writes_nothing_and_stops_its_gangs(folder) -> 
         ledger.report(number, 1, 0, [{"step": 4, "time": 1, "metrics": {"ndcg_at_10": 0.5}}])
     assert ledger.halted()
     assert ledger.ask() is None
-    assert ledger.begin(number) == {"state": "interrupted"}
+    assert ledger.begin(number) is None
     assert ledger.describe(number, 1, 0, {}) == told
-    ended = {"state": "complete", "reason": None, "step": 4, "values": {"ndcg_at_10": 0.5}, "seconds": 1.0,
-             "seconds_per_step": 0.25}  # fmt: skip
+    ended = Outcome(ReplicateState.COMPLETE, None, 4, {"ndcg_at_10": 0.5}, seconds=1.0, seconds_per_step=0.25)
     assert ledger.replicate_ended(number, 1, 0, ended) is False
     assert ledger.finish(number, 1, ended) == "interrupted"
     assert ledger.abandon(number, "lost") == "interrupted"

@@ -8,6 +8,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,9 +20,13 @@ from pydantic import model_validator
 from study.evaluate import trial_configs
 from study.ledger import FUTILE, Ledger
 from study.lock import Held
+from study.protocol.journal import Ended, Metrics
+from study.protocol.messages import HandOut, Outcome
+from study.protocol.states import ReplicateState
 from study.space import explore
 from study.spec import Budget, Objective, Pruner, Resources, Study
 from study.stored import Refused, default_url, existing_study, outlook
+from study.tracking_runs import status_of
 from trainables.recipe import TrainerConfig
 
 
@@ -100,10 +105,8 @@ def record(step: int, **metrics: float) -> dict:
     return {"step": step, "time": 1000 + step, "metrics": metrics}
 
 
-def outcome(state: str, step: int = 10, reason: str | None = None, **values: float) -> dict:
-    return {
-        "state": state, "reason": reason, "step": step, "values": values, "seconds": 5.0, "seconds_per_step": 0.5,
-    }  # fmt: skip
+def outcome(state: str, step: int = 10, reason: str | None = None, **values: float) -> Outcome:
+    return Outcome(ReplicateState(state), reason, step, values, seconds=5.0, seconds_per_step=0.5)
 
 
 def trial_of(ledger: Ledger, number: int) -> optuna.trial.FrozenTrial:
@@ -112,7 +115,7 @@ def trial_of(ledger: Ledger, number: int) -> optuna.trial.FrozenTrial:
 
 def run_trial(ledger: Ledger, value: float = 0.5, state: str = "complete", **more) -> int:
     number = ledger.ask()
-    attempt = ledger.begin(number)["attempt"]
+    attempt = ledger.begin(number).attempt
     ended = outcome(state, ndcg_at_10=value, **more)
     ledger.replicate_ended(number, attempt, 0, ended)
     ledger.finish(number, attempt, ended)
@@ -136,13 +139,13 @@ def test_endings(tmp_path, how, state, told, status, reason) -> None:
     ledger = opened(tmp_path, study)
     first = ledger.ask()
     begun = ledger.begin(first)
-    ledger.report(first, begun["attempt"], 0, [record(4, ndcg_at_10=0.9)])
+    ledger.report(first, begun.attempt, 0, [record(4, ndcg_at_10=0.9)])
     good = outcome("complete", ndcg_at_10=0.9)
     ledger.replicate_ended(first, 1, 0, good)
     ledger.finish(first, 1, good)
 
     number = ledger.ask()
-    attempt = ledger.begin(number)["attempt"]
+    attempt = ledger.begin(number).attempt
     match how:
         case "complete" | "nan objective":
             ended = outcome("complete", ndcg_at_10=0.4 if how == "complete" else float("nan"))
@@ -171,10 +174,8 @@ def test_endings(tmp_path, how, state, told, status, reason) -> None:
         assert row["saved_worker_seconds"] == pytest.approx(6 * 0.5)
     constraint = trial.system_attrs.get("constraints:collapse")
     assert constraint == {"collapsed": 1.0, "failed": None}.get(state, -1.0)
-    end = [e for _, e in ledger.journal.read() if e["op"] == "end" and e["trial"] == number]
-    assert [e["status"] for e in end] == [status]
-    assert end[0]["tags"]["state"] == state
-    assert end[0]["tags"].get("stop.reason", "").startswith(reason or "")
+    (end,) = (e for _, e in ledger.journal.read() if isinstance(e, Ended) and e.trial == number)
+    assert (end.state, end.reason, status_of(end.state)) == (state, row["reason"], status)
     assert json.loads((tmp_path / "summary.json").read_text())["trials"][number]["state"] == state
 
 
@@ -182,7 +183,7 @@ def test_interrupted_trial_stays_open_and_comes_first(tmp_path) -> None:
     ledger = opened(tmp_path)
     number = ledger.ask()
     params = ledger.summary()["trials"][0]["params"]
-    attempt = ledger.begin(number)["attempt"]
+    attempt = ledger.begin(number).attempt
     ledger.halt("interrupted")
     assert ledger.report(number, attempt, 0, [record(1, **{"train.loss": 2.0})]) == "interrupted"
     assert ledger.finish(number, attempt, outcome("stopped", step=1, reason="interrupted")) == "interrupted"
@@ -193,7 +194,7 @@ def test_interrupted_trial_stays_open_and_comes_first(tmp_path) -> None:
 
     again = opened(tmp_path)
     assert again.ask() == number
-    assert again.begin(number)["attempt"] == 2
+    assert again.begin(number).attempt == 2
     assert again.summary()["trials"][0]["params"] == params
     assert again.ask() == 1
 
@@ -268,7 +269,7 @@ def test_values_that_are_no_numbers_are_kept(tmp_path, value) -> None:
     assert ledger.finish(number, 1, ended) == "complete"
     dies(ledger)
     again = opened(tmp_path, toy(pruner=Pruner(kind="median", startup_trials=1)))
-    (kept,) = (e["records"] for _, e in again.journal.read() if e["op"] == "metrics")
+    (kept,) = (e.records for _, e in again.journal.read() if isinstance(e, Metrics))
     assert [repr(r["metrics"]["ndcg_at_10"]) for r in kept] == [repr(value), "0.6"]
     assert trial_of(again, number).intermediate_values == {5: 0.6}
     assert json.loads((tmp_path / "summary.json").read_text())["trials"][number]["values"]["flops"] is None
@@ -293,7 +294,7 @@ def test_a_server_that_hung_up_is_called_again(tmp_path, postgres) -> None:
 def test_killed_between_end_and_tell(tmp_path) -> None:
     ledger = opened(tmp_path)
     number = ledger.ask()
-    attempt = ledger.begin(number)["attempt"]
+    attempt = ledger.begin(number).attempt
     ended = outcome("complete", ndcg_at_10=0.5)
     ledger.replicate_ended(number, attempt, 0, ended)
     ledger._study.tell = lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt)
@@ -302,14 +303,14 @@ def test_killed_between_end_and_tell(tmp_path) -> None:
     dies(ledger)
     again = opened(tmp_path)
     assert trial_of(again, number).state.name == "COMPLETE"
-    assert sum(e["op"] == "end" for _, e in again.journal.read()) == 1
+    assert sum(isinstance(e, Ended) for _, e in again.journal.read()) == 1
     assert again.ask() == 1
 
 
 def test_older_attempt_is_refused(tmp_path) -> None:
     ledger = opened(tmp_path)
     number = ledger.ask()
-    old, new = ledger.begin(number)["attempt"], ledger.begin(number)["attempt"]
+    old, new = ledger.begin(number).attempt, ledger.begin(number).attempt
     assert (old, new) == (1, 2)
     assert ledger.report(number, old, 0, [record(1, **{"train.loss": 1.0})]) == "superseded by attempt 2"
     assert ledger.journal.high_water(number, 0) == -1
@@ -328,7 +329,7 @@ def test_steps_are_kept_once_whatever_is_sent_again(tmp_path) -> None:
     again.ask()
     again.begin(number)
     again.report(number, 2, 0, [record(s, **{"train.loss": -1.0}) for s in (2, 3, 4)])
-    kept = [r for _, e in again.journal.read() if e["op"] == "metrics" for r in e["records"]]
+    kept = [r for _, e in again.journal.read() if isinstance(e, Metrics) for r in e.records]
     assert [(r["step"], r["metrics"]["train.loss"]) for r in kept] == [(1, 1.0), (2, 2.0), (3, 3.0), (4, -1.0)]
 
 
@@ -347,7 +348,7 @@ def test_resumed_trial_that_was_pruned_is_told_again(tmp_path) -> None:
     dies(ledger)
     again = opened(tmp_path, study)
     assert again.ask() == number
-    assert again.begin(number)["attempt"] == 2
+    assert again.begin(number).attempt == 2
     assert again.report(number, 2, 0, [record(4, ndcg_at_10=0.1)]) == answer
 
 
@@ -355,7 +356,7 @@ def test_replicates_are_averaged_and_all_kept(tmp_path) -> None:
     ledger = opened(tmp_path, toy(replicates=3))
     number = ledger.ask()
     begun = ledger.begin(number)
-    assert begun["seeds"] == [0, 1, 2]
+    assert begun.seeds == (0, 1, 2)
     for replicate, value in enumerate((0.1, 0.2, 0.6)):
         ended = outcome("complete", ndcg_at_10=value)
         assert ledger.replicate_ended(number, 1, replicate, ended) is (replicate < 2)
@@ -397,13 +398,13 @@ def test_a_control_stands_beside_the_search(tmp_path) -> None:
     )  # fmt: skip
     ledger = opened(tmp_path, study)
     number = ledger.ask()
-    assert ledger.begin(number)["config"]["width"] == 100
+    assert ledger.begin(number).config["width"] == 100
     ledger.finish(number, 1, None, "OutOfMemoryError: no")
     ledger.conclude()
     ledger.close([], 0)
     again = opened(tmp_path, study, retry_failed=True)
     number = again.ask()
-    config = again.begin(number)["config"]
+    config = again.begin(number).config
     assert (config["width"], config["batch_size"], config["k"]) == (100, 4, 1.0)
     assert again.report(number, 1, 0, [record(1, ndcg_at_10=0.9)]) is None
     ended = outcome("complete", ndcg_at_10=0.9)
@@ -437,7 +438,7 @@ def test_parameters_of_a_conditional_space_are_sampled_together(tmp_path) -> Non
     for _ in range(40):
         number = ledger.ask()
         params = ledger.summary()["trials"][number]["params"]
-        attempt = ledger.begin(number)["attempt"]
+        attempt = ledger.begin(number).attempt
         ended = outcome("complete", ndcg_at_10=-abs(params.get("width", 1000) - 50))
         ledger.replicate_ended(number, attempt, 0, ended)
         ledger.finish(number, attempt, ended)
@@ -513,10 +514,10 @@ def test_parameters_that_the_config_refuses_fail_their_trial_alone(tmp_path, mon
     assert (row["params"], row["attempts"], row["worker_seconds"]) == ({"k": k, "width": width}, 0, 0)
     trial = trial_of(ledger, 1)
     assert (trial.state.name, trial.constraints) == ("PRUNED", {"refused": 1.0})
-    entries = [entry for _, entry in ledger.journal.read() if entry.get("trial") == 1]
-    assert [entry["op"] for entry in entries] == ["trial", "values", "end"]
-    assert (entries[0]["params"]["k"], entries[0]["params"]["steps"]) == (k, 10)
-    assert (entries[2]["status"], entries[2]["tags"]["stop.reason"]) == ("FAILED", row["reason"])
+    entries = [entry for _, entry in ledger.journal.read() if entry.trial == 1]
+    assert [entry.op for entry in entries] == ["trial", "values", "end"]
+    assert (entries[0].params["k"], entries[0].params["steps"]) == (k, 10)
+    assert (entries[2].state, entries[2].reason) == ("failed", row["reason"])
     # Its parameters make no config, which nobody asks for.
     monkeypatch.setattr(sys.modules["trainables.toy.config"], "Config", Picky, raising=False)
     monkeypatch.setattr(Picky, "refused", lambda config: config.k == k)
@@ -602,8 +603,8 @@ def test_refusals_in_a_row_end_the_study_and_name_the_keys(tmp_path, monkeypatch
         f"width={last['params']['width']}: {last['reason']}; narrow the search space"
     )
     ledger.close([], 0)
-    (end,) = (e for _, e in ledger.journal.read() if e["op"] == "end" and e["trial"] is None)
-    assert end["tags"]["stop.reason"] == summary["reason"]
+    (end,) = (e for _, e in ledger.journal.read() if isinstance(e, Ended) and e.trial is None)
+    assert end.reason == summary["reason"]
     again = opened(tmp_path, study)
     assert again.summary()["reason"] is None
     assert run_trial(again) == 1 + FUTILE
@@ -701,8 +702,8 @@ def test_values_come_back_from_storage_as_they_went_in(tmp_path) -> None:
     assert ledger.ask() == number
     begun = ledger.begin(number)
     params = ledger.summary()["trials"][number]["params"]
-    assert begun["config"]["dims"] == tuple(params["dims"])
-    ledger.finish(number, begun["attempt"], None, "RuntimeError: no")
+    assert begun.config["dims"] == tuple(params["dims"])
+    ledger.finish(number, begun.attempt, None, "RuntimeError: no")
     dies(ledger)
     ledger = again(retry_failed=True)
     number = run_trial(ledger)
@@ -796,16 +797,16 @@ def test_what_trials_write_to_an_object_store_is_below_the_study_s_id(tmp_path) 
     number = ledger.ask()
     place = f"s3://bucket/all/{ledger.id}/trials/0000"
     begun = ledger.begin(number)
-    assert begun["store"] == f"{place}?region=eu-west-1"
+    assert begun.store == f"{place}?region=eu-west-1"
     ledger.report(number, 1, 0, [record(4, ndcg_at_10=0.3)])
     assert ledger.summary()["trials"][0]["checkpoint"] == f"{place}?region=eu-west-1"
-    ended = outcome("complete", ndcg_at_10=0.5) | {"per_item": {"test": {"ndcg_at_10": {"q": 0.5}}}}
+    ended = replace(outcome("complete", ndcg_at_10=0.5), per_item={"test": {"ndcg_at_10": {"q": 0.5}}})
     ledger.replicate_ended(number, 1, 0, ended)
     ledger.finish(number, 1, ended)
     assert ledger.summary()["trials"][0]["checkpoint"] == f"{place}/replicate-0/model?region=eu-west-1"
     # The report reads it there.
     result = json.loads((tmp_path / "trials" / "0000" / "replicate-0" / "result.json").read_text())
-    assert result == ended | {"study": ledger.id}
+    assert result == asdict(ended) | {"study": ledger.id}
 
 
 @pytest.mark.parametrize(
@@ -839,7 +840,7 @@ def test_a_trial_that_leaves_its_nodes_is_handed_out_again_in_the_same_launch(tm
     shown = ledger.summary()["trials"][0]
     assert (shown["state"], shown["reason"]) == ("interrupted", "a node is about to be taken away")
     assert ledger.ask() == number
-    assert ledger.begin(number)["attempt"] == 2
+    assert ledger.begin(number).attempt == 2
     ended = outcome("complete", ndcg_at_10=0.5)
     ledger.replicate_ended(number, 2, 0, ended)
     assert ledger.finish(number, 2, ended) == "complete"
@@ -862,14 +863,15 @@ def test_a_gang_that_is_lost_while_the_study_stops_costs_what_it_held(tmp_path, 
 def test_a_gang_that_has_left_cannot_come_back(tmp_path) -> None:
     """Train may start it once more, or lose it: neither touches the gang that has the trial now."""
     ledger = opened(tmp_path)
-    number, ticket = ledger.hand_out()
-    assert ledger.begin(number, ticket)["attempt"] == 1
+    handed = ledger.hand_out()
+    number, ticket = handed.number, handed.ticket
+    assert ledger.begin(number, ticket).attempt == 1
     # Train starts a gang again that has lost a worker.
-    assert ledger.begin(number, ticket)["attempt"] == 2
+    assert ledger.begin(number, ticket).attempt == 2
     ledger.finish(number, 2, outcome("stopped", step=4, reason="a node is about to be taken away"))
-    assert ledger.begin(number, ticket) == {"state": "interrupted"}
-    assert ledger.hand_out() == (number, ticket + 1)
-    assert ledger.begin(number, ticket) == {"state": "interrupted"}
+    assert ledger.begin(number, ticket) is None
+    assert ledger.hand_out() == HandOut(number, ticket + 1)
+    assert ledger.begin(number, ticket) is None
     assert ledger.abandon(number, "lost", ticket) == "running"
-    assert ledger.begin(number, ticket + 1)["attempt"] == 3
+    assert ledger.begin(number, ticket + 1).attempt == 3
     assert ledger.abandon(number, "lost", ticket + 1) == "failed"

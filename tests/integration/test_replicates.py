@@ -60,8 +60,8 @@ def run(actor: Actor, monkeypatch, tmp_path) -> str:
     ledger = actor.ledger
     number = ledger.ask()
     begun = ledger.begin(number)
-    outcome = trial._train(begun, number, {"resources": {"cpus_per_worker": 1, "gpus_per_worker": 0}}, 0, 1, actor)
-    return ledger.finish(number, begun["attempt"], outcome)
+    outcome = trial._train(begun, number, Resources(), 0, 1, actor)
+    return ledger.finish(number, begun.attempt, outcome)
 
 
 def spend(ledger: Ledger) -> None:
@@ -93,7 +93,7 @@ def test_a_stop_in_the_last_evaluation_of_a_replicate(tmp_path, monkeypatch, sto
     assert run(Actor(again), monkeypatch, tmp_path) == "complete"
     shown = again.conclude()["trials"][0]
     assert [r["seed"] for r in shown["replicates"]] == [0, 1, 2]
-    assert [r["values"] for r in again._rows[0].replicates[: replicate + 1]] == [r["values"] for r in first]
+    assert [told.values for told in again._rows[0].replicates[: replicate + 1]] == [told.values for told in first]
     assert (shown["steps"], shown["attempts"]) == (3 * STEPS, 2)
     told = again._study.get_trials()[0]
     assert (told.state.name, told.value) == ("COMPLETE", shown["values"]["ndcg_at_10"])

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 
 from study.journal import Journal
+from study.protocol.journal import Artifact, Ended, ReplicateBegun, StudyBegun, TrialBegun, Values
+from study.protocol.states import ReplicateState, StudyStatus, TrialState
 from study.tracking import Tracker, initialise
 from study.tracking_probe import run_tags
 from study.tracking_runs import connect, refusal
@@ -53,9 +55,10 @@ def replay(journal, uri, experiment="k_search"):
 
 def opening(trial, replicates=1, time=1_000):
     params = {"k": 2.0**trial, "optimiser.lr": 1e-3, "backbone": "embedded"}
-    tags = {"mlflow.runName": f"trial {trial} · k={2.0**trial:g}", "data": "sha-1"}
-    entry = {"op": "trial", "trial": trial, "replicates": replicates, "params": params, "tags": tags}
-    return entry | {"time": time}
+    name = f"trial {trial} · k={2.0**trial:g}"
+    return TrialBegun(
+        trial=trial, name=name, replicates=replicates, params=params, tags={"data": "sha-1"}, time=time
+    )  # fmt: skip
 
 
 def records(first, last):
@@ -67,14 +70,12 @@ def records(first, last):
     ]  # fmt: skip
 
 
-def ending(status, trial=None, replicate=None, **tags):
-    entry = {"op": "end", "trial": trial, "replicate": replicate, "status": status, "tags": tags}
-    return entry | {"time": 9_000}
+def ending(state, trial=None, replicate=None, reason=None):
+    return Ended(trial=trial, replicate=replicate, state=state, reason=reason, time=9_000)
 
 
 def values(trial, replicate, step, **found):
-    entry = {"op": "values", "trial": trial, "replicate": replicate, "values": found}
-    return entry | {"step": step, "time": 8_000}
+    return Values(trial=trial, replicate=replicate, values=found, step=step, time=8_000)
 
 
 def fill(journal, tmp_path):
@@ -82,28 +83,28 @@ def fill(journal, tmp_path):
     (tmp_path / "report.html").write_text("answer")
     (tmp_path / "model").mkdir(exist_ok=True)
     (tmp_path / "model" / "weights").write_text("w")
-    tags = {"mlflow.user": "ada", "mlflow.source.git.commit": "abc", "mlflow.source.name": "study.run"}
-    journal.append({"op": "study", "params": {"sampler": "tpe"}, "tags": tags, "time": 500})
+    tags = {"user": "ada", "git.commit": "abc", "source": "study.run"}
+    journal.append(StudyBegun(params={"sampler": "tpe"}, tags=tags, time=500))
     for trial in range(4):
         replicates = 2 if trial == 2 else 1
         journal.append(opening(trial, replicates))
         for replicate in range(replicates):
-            begin = {"op": "replicate", "trial": trial, "replicate": replicate, "seed": replicate}
-            journal.append(begin | {"time": 1_500})
+            name = f"trial {trial} · replicate {replicate}"
+            journal.append(ReplicateBegun(trial=trial, replicate=replicate, name=name, seed=replicate, time=1_500))
             journal.append_records(trial, replicate, records(1, STEPS // 2))
             journal.append_records(trial, replicate, records(STEPS // 2, STEPS))
             if trial != 3:
                 journal.append(values(trial, replicate, STEPS, ndcg_at_10=0.5))
-                journal.append(ending("FINISHED", trial, replicate))
+                journal.append(ending(ReplicateState.COMPLETE, trial, replicate))
     journal.append(
-        ending("FINISHED", 0, state="complete"),
-        ending("KILLED", 1, **{"stop.reason": "pruned at step 6", "state": "pruned"}),
-        ending("FINISHED", 2, state="complete"),
+        ending(TrialState.COMPLETE, 0),
+        ending(TrialState.PRUNED, 1, reason="pruned at step 6"),
+        ending(TrialState.COMPLETE, 2),
         # One as it is recorded now, the others as they were by earlier versions, in a folder that was moved since.
-        {"op": "artifact", "path": "report.html", "artifact_path": "report", "time": 8_500},
-        {"op": "artifact", "path": "/moved/since/model", "artifact_path": "best/model", "time": 8_500},
-        {"op": "artifact", "path": str(tmp_path / "absent.png"), "artifact_path": "report", "time": 8_500},
-        ending("FINISHED", state="complete"),
+        Artifact(path="report.html", place="report", time=8_500),
+        Artifact(path="/moved/since/model", place="best/model", time=8_500),
+        Artifact(path=str(tmp_path / "absent.png"), place="report", time=8_500),
+        ending(StudyStatus.FINISHED),
     )
 
 
@@ -221,7 +222,7 @@ def test_a_crash_in_the_middle_of_a_batch_doubles_nothing(tmp_path, uri):
     from mlflow.tracking import MlflowClient
 
     journal = Journal(tmp_path / "journal.jsonl")
-    journal.append({"op": "study", "params": {}, "tags": {}, "time": 1}, opening(0))
+    journal.append(StudyBegun(time=1), opening(0))
     run_id = replay(journal, uri)["runs"][0]
     sent = [
         Metric(key, value, record["time"], record["step"])
@@ -238,7 +239,7 @@ def test_a_crash_in_the_middle_of_a_batch_doubles_nothing(tmp_path, uri):
 
 def test_a_run_created_just_before_the_crash_is_found_again(tmp_path, uri, monkeypatch):
     journal = Journal(tmp_path / "journal.jsonl")
-    journal.append({"op": "study", "params": {}, "tags": {}, "time": 1}, opening(0))
+    journal.append(StudyBegun(time=1), opening(0))
 
     class KilledError(BaseException):
         """Like a kill: no handler of the tracker sees it."""
@@ -259,9 +260,9 @@ def test_a_run_created_just_before_the_crash_is_found_again(tmp_path, uri, monke
 
 def test_a_reopened_trial_goes_on_in_the_same_run(tmp_path, uri):
     journal = Journal(tmp_path / "journal.jsonl")
-    journal.append({"op": "study", "params": {}, "tags": {}, "time": 1}, opening(0))
+    journal.append(StudyBegun(time=1), opening(0))
     journal.append_records(0, 0, records(1, 3))
-    journal.append(ending("KILLED", 0, **{"stop.reason": "budget"}))
+    journal.append(ending(TrialState.INTERRUPTED, 0, reason="budget"))
     first = replay(journal, uri)
     assert everything(uri)["trial 0 · k=1"][0].info.status == "KILLED"
     journal.append(opening(0, time=10_000))
@@ -275,14 +276,14 @@ def test_a_reopened_trial_goes_on_in_the_same_run(tmp_path, uri):
 
 def test_what_mlflow_refuses_is_counted_and_nothing_else_is_lost(tmp_path, uri):
     journal = Journal(tmp_path / "journal.jsonl")
-    journal.append({"op": "study", "params": {"sampler": "tpe"}, "tags": {}, "time": 1})
+    journal.append(StudyBegun(params={"sampler": "tpe"}, time=1))
     replay(journal, uri)
     long = "x" * 7_000
     params = {"sampler": "random", "long": long, "new": 1}
     journal.append(
-        {"op": "study", "params": params, "tags": {"t": long + long}, "time": 2},
+        StudyBegun(params=params, tags={"t": long + long}, time=2),
         values(None, None, 0, **{"ndcg@10": 0.5, "../up": 1.0, "y" * 300: 2.0, "fine": 3.0}),
-        {"op": "nonsense", "time": 4},
+        values(None, None, 0, what=[1]),
         values(None, None, 1, fine=4.0),
     )
     snapshot = replay(journal, uri)
@@ -301,7 +302,7 @@ def test_what_somebody_deleted_is_restored_when_there_is_more_for_it(tmp_path, u
     from mlflow.tracking import MlflowClient
 
     journal = Journal(tmp_path / "journal.jsonl")
-    journal.append({"op": "study", "params": {}, "tags": {}, "time": 1}, opening(0))
+    journal.append(StudyBegun(time=1), opening(0))
     first = replay(journal, uri)
     client = MlflowClient(uri)
     if what == "run":
@@ -335,7 +336,7 @@ def test_a_store_that_lost_the_runs_is_filled_again(tmp_path, uri, empty_databas
 
 def test_a_locked_database_is_waited_for(tmp_path, uri, monkeypatch):
     journal = Journal(tmp_path / "journal.jsonl")
-    journal.append({"op": "study", "params": {}, "tags": {}, "time": 1})
+    journal.append(StudyBegun(time=1))
     snapshot = replay(journal, uri)
     from mlflow.exceptions import MlflowException
     from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
@@ -426,7 +427,7 @@ def test_a_server_killed_and_started_again_loses_and_doubles_nothing(tmp_path, u
             time.sleep(0.01)
         assert it.snapshot()["pending"] > 0
         server = serve(tmp_path, port)
-        journal.append(ending("FINISHED", 4))
+        journal.append(ending(TrialState.COMPLETE, 4))
         assert it.close(90), it.snapshot()
         assert slowest < 1.0, "an append waited for the server"
 

@@ -8,6 +8,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+from study.protocol.journal import Metrics, encode
+
 QUERIES = 200
 
 
@@ -55,14 +57,7 @@ def write_study(
             folder = storage / "trials" / f"{n:04d}" / f"replicate-{r}"
             folder.mkdir(parents=True)
             (folder / "result.json").write_text(json.dumps({"values": own, "per_item": per_item}))
-            journal.append(
-                {
-                    "op": "metrics",
-                    "trial": n,
-                    "replicate": r,
-                    "records": _records(spec, k, steps, metric, cost, n),
-                }
-            )
+            journal.append(encode(Metrics(n, r, _records(spec, k, steps, metric, cost, n))))
         trials.append(
             {
                 "number": n,
@@ -108,7 +103,7 @@ def write_study(
         "wall_seconds": 372.0,
     } | extra
     (storage / "summary.json").write_text(json.dumps(summary))
-    (storage / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in journal))
+    (storage / "journal.jsonl").write_text("".join(journal))
     return summary
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from study import evaluate, profiles, report, run, spec, stored
 from study.journal import Journal
+from study.protocol.journal import StudyBegun
 
 STUDY = """
 from study.spec import Budget, Objective, Study
@@ -86,7 +87,7 @@ def test_a_profile_is_carried_on_where_it_is_though_its_summary_is_lost(here, ca
     """It was begun anew in a folder of its own, without a word."""
     begun("studies/mine", "mine", "search")
     journal = Journal(Path("studies/mine/journal.jsonl"))
-    journal.append({"op": "study", "tags": {"study.name": "mine", "study.profile": "search"}, "time": 1})
+    journal.append(StudyBegun(tags={"study.name": "mine", "study.profile": "search"}, time=1))
     journal.close()
     lose(Path("studies/mine/summary.json"))
     assert planned(capsys, "--profile", "search")["storage"] == str(here / "studies" / "mine")
