@@ -13,7 +13,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from study.journal import Damaged, first
+from study.journal import Damaged
+from study.protocol.folder import StudyFolder
 
 STUDIES = Path("studies")
 PROFILE = re.compile(r"[A-Za-z][\w-]*")
@@ -35,11 +36,11 @@ def begun(folder: Path) -> tuple[str, str] | None:
     neither can be read.
     """
     try:
-        summary = json.loads((folder / "summary.json").read_text())
+        summary = json.loads(StudyFolder(folder).summary.read_text())
         return summary["study"], summary["profile"]
     except (OSError, ValueError, KeyError, TypeError):
-        path = folder.absolute() / "journal.jsonl"
-        tags = first(path).get("tags", {}) if path.is_file() else {}
+        storage = StudyFolder(folder.absolute())
+        tags = storage.first_entry().get("tags", {}) if storage.journal.is_file() else {}
         return (tags["study.name"], tags["study.profile"]) if {"study.name", "study.profile"} <= tags.keys() else None
 
 

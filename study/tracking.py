@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from study.journal import Journal
-from study.places import resolved
+from study.protocol.folder import StudyFolder
 from study.tracking_runs import STUDY, LostError, Runs, State, initialise, refusal
 from study.uris import masked
 from trainables.errors import first_line
@@ -208,7 +208,7 @@ class Tracker:
 
     def _upload(self, key: str, entry: dict[str, Any]) -> None:
         """An artifact store that fails while the server answers (no credentials, say) holds nothing up."""
-        path, name = Path(resolved(self._journal.path.parent, entry["path"])), entry["artifact_path"]
+        path, name = Path(StudyFolder(self._journal.path.parent).resolved(entry["path"])), entry["artifact_path"]
         problem: Exception = FileNotFoundError(f"{path} does not exist")
         for attempt in range(TRIES if path.exists() else 0):
             self._attempt(key, lambda: self._runs.alive(key))

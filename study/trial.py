@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from study.protocol.folder import StudyFolder, TrialFolder, stored_replicate
 from trainables.errors import told
 
 log = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ def work(config: dict[str, Any]) -> None:
     if begun["state"] is not None:
         return
     try:
-        with _log_file(Path(job["logs"]) / f"trial-{number:04d}.log", rank):
+        with _log_file(StudyFolder(Path(job["storage"])).trial_log(number), rank):
             outcome = _train(begun, number, job, rank, world_size, ledger)
     except Exception as error:
         if _peer_lost(error, world_size):
@@ -111,18 +112,17 @@ def _train(
     from study.gang import taken_away
     from trainables import distributed, loop, trainers
     from trainables.context import LedgerContext, use_threads, worker_device
-    from trainables.object_store import below
 
     recipe_module = trainers.module(begun["trainer"], "recipe")
     config = trainers.module(begun["trainer"], "config").Config(**begun["config"])
     use_threads(config.threads or int(job["resources"]["cpus_per_worker"]))
     device = worker_device(job["resources"]["gpus_per_worker"])
-    attempt = begun["attempt"]
+    attempt, written = begun["attempt"], TrialFolder(Path(begun["folder"]))
     outcome: dict[str, Any] = {}
     with _process_group(rank, world_size, device):
         for replicate, seed in enumerate(begun["seeds"]):
-            store = begun["store"] and below(begun["store"], f"replicate-{replicate}")
-            with _folder(Path(begun["folder"]) / f"replicate-{replicate}", store, attempt, rank) as folder:
+            store = begun["store"] and stored_replicate(begun["store"], replicate)
+            with _folder(written.replicate(replicate).path, store, attempt, rank) as folder:
                 context = LedgerContext(
                     seed=seed,
                     folder=folder,
