@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from study.protocol.folder import EvaluationFolder
 from study.significance import LEVEL, Mean, holm, over_items
 from study.suites import Suite
 from study.words import Trial, at, difference, label, p_value, show
@@ -48,12 +49,16 @@ class Compared:
 
 
 def write(
-    folder: Path, suite: Suite, summary: Mapping[str, Any], trials: Sequence[Trial], results: Sequence[Measured]
+    folder: EvaluationFolder,
+    suite: Suite,
+    summary: Mapping[str, Any],
+    trials: Sequence[Trial],
+    results: Sequence[Measured],
 ) -> Path:
-    """Write `SUITE.json` and `SUITE.md` into `folder`; returns the page's path."""
+    """Write a suite's figures and its page; returns the page's path."""
     values = tabled(results)
     compared = compare(suite.metrics[0], results)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.path.mkdir(parents=True, exist_ok=True)
     content = {
         "suite": suite.name,
         "study": summary["study"],
@@ -74,8 +79,8 @@ def write(
         ],
         "comparisons": [asdict(one) for one in compared],
     }
-    write_whole(folder / f"{suite.name}.json", json.dumps(content, indent=2))
-    page = folder / f"{suite.name}.md"
+    write_whole(folder.figures(suite.name), json.dumps(content, indent=2))
+    page = folder.page(suite.name)
     write_whole(page, _page(suite, summary, trials, values, compared))
     return page
 

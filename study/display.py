@@ -10,10 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TextIO
 
-from study.places import resolved
+from study.protocol.folder import StudyFolder
 from study.screen import View
 from study.table import TICK_S, TableView
 from study.words import (
@@ -92,16 +91,16 @@ class Display:
             over.set()
             shown.join()
 
-    def close(self, summary: Summary | None, report: Path | None = None) -> None:
+    def close(self, summary: Summary | None, storage: StudyFolder | None = None) -> None:
         """Show the last state and the result; None where there is none to show.
 
-        `report` is the path of the page that was written.
+        `storage` is the folder that a report was written into.
         """
         if summary is not None:
             self.update(summary)
         self._view.close()
         if summary is not None:
-            self._view.message(final_text(summary, report))
+            self._view.message(final_text(summary, storage))
 
     def remaining(self, summary: Summary) -> float | None:
         """Seconds until the end at the pace of this launch, concurrency included; None before a trial ended.
@@ -188,15 +187,15 @@ class _Lines:
         return f" [{done}/{total}" + (f", about {seconds(left)} left]" if left is not None and done < total else "]")
 
 
-def final_text(summary: Summary, report: Path | None = None) -> str:
+def final_text(summary: Summary, storage: StudyFolder | None = None) -> str:
     """The result in a few lines: the best trial, what it cost, where the report and the runs are."""
     compared = summary.get("design") == "paired" or any(trial.get("control") for trial in summary["trials"])
-    if compared and report is not None:
+    if compared and storage is not None:
         # The answer of a comparison is a difference with its test, not a best trial; both take seconds to import.
         from study.answer import answer
         from study.findings import Findings
 
-        result = answer(Findings(report.parent))
+        result = answer(Findings(storage))
     else:
         result = _result(summary)
     lines = [result, f"{counts(summary)}. {cost(summary)}."]
@@ -204,11 +203,11 @@ def final_text(summary: Summary, report: Path | None = None) -> str:
     lines += [f"trial {t['number']} failed: {why(t) or 'no reason recorded'}" for t in failed[:5]]
     if len(failed) > 5:
         lines.append(f"and {len(failed) - 5} more failed")
-    if report is not None:
+    if storage is not None:
         best = best_trial(summary)
         if best is not None and best.get("checkpoint"):
-            lines.append(f"best model: {resolved(report.parent, best['checkpoint'])}")
-        lines.append(f"report: {report}")
+            lines.append(f"best model: {storage.resolved(best['checkpoint'])}")
+        lines.append(f"report: {storage.report}")
     hint = mlflow_hint(summary)
     if hint is not None:
         lines.append(f"MLflow: {hint}")

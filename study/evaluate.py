@@ -25,7 +25,16 @@ from study.comparison import Measured, tabled, write
 from study.files import read_summary
 from study.lock import Held, Lock
 from study.profiles import existing
-from study.protocol.journal import TrialBegun, read
+from study.protocol.folder import (
+    EvaluationFolder,
+    ReplicateFolder,
+    StudyFolder,
+    TrialFolder,
+    WorkFolder,
+    stored_model,
+    trial_of,
+)
+from study.protocol.journal import TrialBegun
 from study.run import resource_changes, unused
 from study.screen import View, keep_screen, listen
 from study.suites import SUITES, Dataset, Suite, resolve
@@ -44,7 +53,7 @@ from trainables.evaluation.measurement import (
     remove_leftovers,
 )
 from trainables.files import write_whole
-from trainables.object_store import below, fetched
+from trainables.object_store import fetched
 from trainables.places import typed
 
 SAY_EVERY_S = 10.0
@@ -142,14 +151,14 @@ def run(options: argparse.Namespace, screen: Screen) -> int:
     home.provide()
     suite = resolve(options.suite)
     name, path = spec.find(options.name)
-    storage = existing(name, options.profile, options.storage).resolve()
-    summary = read_summary(storage / "summary.json")
+    storage = StudyFolder(existing(name, options.profile, options.storage).resolve())
+    summary = read_summary(storage.summary)
     _, study = spec.load(path, summary.get("profile"), {}, resource_changes(options.resources))
     trials = chosen(summary, options.trials)
     uri = tracking_uri(options.tracking_uri, summary)
-    place = storage / "evaluation"
-    cache = (options.cache or place / "cache").resolve()
-    locks = [Lock(place / "lock"), Lock(cache / "lock")]
+    place = storage.evaluation
+    cache = (options.cache or place.cache).resolve()
+    locks = [Lock(place.lock), Lock(WorkFolder(cache).lock)]
     try:
         planned = plan(study.trainer, storage, trials, suite, options.vectors, cache, screen.say)
         missing = [one for one in planned if read_result(one) is None]
@@ -191,7 +200,7 @@ def chosen(summary: dict[str, Any], asked: str) -> list[dict[str, Any]]:
 
 def plan(
     trainer: str,
-    storage: Path,
+    storage: StudyFolder,
     trials: Sequence[dict[str, Any]],
     suite: Suite,
     vectors: Precision,
@@ -208,12 +217,11 @@ def plan(
         number = trial["number"]
         folders = exported(storage, trial, cache)
         if number not in configs:
-            raise ValueError(f"{storage / 'journal.jsonl'} has no trial {number}: it is not the journal of this study")
+            raise ValueError(f"{storage.journal} has no trial {number}: it is not the journal of this study")
         if not folders:
-            raise ValueError(f"trial {number} of {storage} has no exported model in trials/{number:04d}/replicate-*/")
-        for folder in folders:
-            replicate = int(folder.parent.name.removeprefix("replicate-"))
-            models.append((number, replicate, folder, model_identity(folder)))
+            where = storage.inside(storage.trial(number).every_replicate)
+            raise ValueError(f"trial {number} of {storage} has no exported model in {where}/")
+        models += [(number, found.number, found.model, model_identity(found.model)) for found in folders]
     opened = []
     for dataset in suite.datasets:
         say(f"{dataset.name}: reading {dataset.source}")
@@ -228,31 +236,31 @@ def plan(
                 trainer, configs[number], folder, identity, corpus, topics,
                 Counting(suite.metrics, dataset.own_id, dataset.relevant), vectors, cache,
             ),
-            storage / "evaluation" / suite.name / dataset.name / f"trial-{number:04d}-replicate-{replicate}.json",
+            storage.evaluation.result(suite.name, dataset.name, number, replicate),
         )
         for number, replicate, folder, identity in models
         for dataset, corpus, topics in opened
     ]  # fmt: skip
 
 
-def exported(storage: Path, trial: dict[str, Any], cache: Path) -> list[Path]:
-    """Folders `replicate-R/model` of a trial; where an object store has them, copies that all workers see."""
+def exported(storage: StudyFolder, trial: dict[str, Any], cache: Path) -> list[ReplicateFolder]:
+    """Replicates of a trial that have a model; where an object store has it, copies that all workers see."""
     place = trial["checkpoint"] or ""
     if "://" not in place:
-        found = (storage / "trials" / f"{trial['number']:04d}").glob("replicate-*/model")
-        return sorted(path for path in found if path.is_dir())
-    uri, mark, settings = place.partition("?")
-    of_trial = uri.rpartition("/replicate-")[0] + mark + settings
-    copies = cache / "models" / json_digest(of_trial)[:16]
-    names = [f"replicate-{replicate}" for replicate in range(len(trial["replicates"]))]
-    return [fetched(below(of_trial, name, "model"), copies / name, STORE_WAIT_S) for name in names]
+        return [found for found in storage.trial(trial["number"]).replicates() if found.model.is_dir()]
+    stored = trial_of(place)
+    copies = TrialFolder(cache / "models" / json_digest(stored)[:16])
+    found = [copies.replicate(replicate) for replicate in range(len(trial["replicates"]))]
+    for replicate in found:
+        fetched(stored_model(stored, replicate.number), replicate.path, STORE_WAIT_S)
+    return found
 
 
-def trial_configs(trainer: str, storage: Path, numbers: Container[int]) -> dict[int, dict[str, Any]]:
+def trial_configs(trainer: str, storage: StudyFolder, numbers: Container[int]) -> dict[int, dict[str, Any]]:
     """Number -> config of each of these trials, as it was begun, from the study's journal."""
     model = trainers.module(trainer, "config").Config
     configs: dict[int, dict[str, Any]] = {}
-    for begun in read(storage / "journal.jsonl", TrialBegun):
+    for begun in storage.entries(TrialBegun):
         if begun.trial not in numbers:
             continue
         tree: dict[str, Any] = {}
@@ -328,7 +336,11 @@ def _record(
 
 
 def _measure(
-    planned: Sequence[Planned], resources: spec.Resources, options: argparse.Namespace, place: Path, screen: Screen
+    planned: Sequence[Planned],
+    resources: spec.Resources,
+    options: argparse.Namespace,
+    place: EvaluationFolder,
+    screen: Screen,
 ) -> None:
     remove_leftovers(planned[0].measurement.cache)
     shards = sum(one.measurement.shards for one in planned)
@@ -336,7 +348,7 @@ def _measure(
     screen.say(f"{len(planned)} measurement(s), {documents:,} documents in {shards} shard(s); starting Ray")
     for line in unused(options.address):
         screen.say(line)
-    screen.keep(place / "logs" / "driver.log")
+    screen.keep(place.driver_log)
     from study import sharded
     from study.executor import Engine
 

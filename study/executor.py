@@ -28,6 +28,7 @@ from study.lease import Holder
 from study.ledger import Ledger
 from study.nodes import per_worker, room
 from study.processes import descendants, kill
+from study.protocol.folder import WorkFolder, trial_name
 from study.protocol.messages import ActorName, GangSetting, HandOut
 from study.screen import children_without_hang_up
 from study.spec import Study
@@ -75,7 +76,7 @@ class Unreachable(ValueError):
 class Engine:
     """A Ray connection, the ledger actor and a Tuner, from start to stop."""
 
-    def __init__(self, storage: Path, address: str | None) -> None:
+    def __init__(self, storage: WorkFolder, address: str | None) -> None:
         self.storage = storage
         self.address = address
         self.launch = time.strftime("%Y%m%d-%H%M%S") + f"-{os.getpid()}"
@@ -130,7 +131,7 @@ class Engine:
             name=self._name.name, namespace=self._name.namespace, scheduling_strategy=here
         ).remote()
         try:
-            ray.get(self.ledger.open.remote(**arguments, head=Holder.this(self.storage)))
+            ray.get(self.ledger.open.remote(**arguments, head=Holder.this(self.storage.path)))
         except ray.exceptions.RayTaskError as error:
             # What the ledger itself raises, without the traceback of its process.
             raise error.cause from error
@@ -162,14 +163,14 @@ class Engine:
 
     def fit(self, study: Study) -> None:
         """Run trials until the ledger hands out no more."""
-        scratch = self.storage / "ray"
+        scratch = self.storage.scratch
         setting = GangSetting(
             ledger=self._name,
             launch=self.launch,
             own_cluster=self._temporary is not None,
             resources=study.resources,
             scratch=str(scratch),
-            logs=str(self.storage / "logs"),
+            storage=str(self.storage),
         )
         searcher = LedgerSearcher(self.ledger, setting)
         tuner = tune.Tuner(
@@ -178,7 +179,7 @@ class Engine:
                 search_alg=searcher,
                 num_samples=-1,
                 reuse_actors=True,
-                trial_dirname_creator=lambda started: f"trial-{started.config['number']:04d}",
+                trial_dirname_creator=lambda started: trial_name(started.config["number"]),
             ),
             run_config=tune.RunConfig(
                 name=self.launch,
@@ -203,7 +204,7 @@ class Engine:
         if self._temporary is not None:
             logs = Path(self._temporary) / "session_latest" / "logs"
             if logs.exists():
-                target = self.storage / "logs" / f"ray-{self.launch}"
+                target = self.storage.ray_logs(self.launch)
                 shutil.copytree(logs.resolve(), target, dirs_exist_ok=True, ignore_dangling_symlinks=True)
         self.remove_temporary()
 

@@ -7,33 +7,32 @@ import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from study.words import enumerate_words
 from trainables.errors import one_line, told
 
-WRITTEN_ON = ("lock", "ledger.lock", "ledger.db", "journal.jsonl", "logs/*.log", "trials/*/replicate-*/attempt")
-"""Files that a launch opens and goes on with."""
-VIEWS = ("summary.json", "tracking.json", "report.html", "trials/*/replicate-*/result.json")
-"""Files that are written anew as a whole, whatever they were."""
+if TYPE_CHECKING:
+    from study.protocol.folder import StudyFolder
+
 NEEDED = ("study", "status", "objectives", "trials", "worker_seconds", "parameter")
 AGAIN = "the command that ran the study writes it again from the ledger"
 SQLITE_HEADER = b"SQLite format 3\x00"
-FOLDERS = (".", "logs", "cache", "trials", "trials/*", "trials/*/replicate-*")
 
 
-def check(storage: Path) -> None:
+def check(storage: StudyFolder) -> None:
     """Raise ValueError that names the first thing in a study's folder that this process cannot use."""
     try:
-        for path in _found(storage, FOLDERS):
+        for path in _folders(storage):
             if not path.is_dir():
                 raise ValueError(f"{path} is a file where a study has a folder; move it away")
             if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
                 raise PermissionError(13, "Permission denied", str(path))
-        for path in _found(storage, (*WRITTEN_ON, *VIEWS)):
+        written_on = _written_on(storage)
+        for path in (*written_on, *_views(storage)):
             if not path.is_file():
                 raise ValueError(f"{path} is {_kind(path)} where a study has a file; move it away")
-        for path in _found(storage, WRITTEN_ON):
+        for path in written_on:
             path.open("r+b").close()
     except OSError as error:
         raise ValueError(
@@ -87,14 +86,29 @@ def read_summary(path: Path) -> dict[str, Any]:
     return summary
 
 
-def _found(storage: Path, patterns: tuple[str, ...]) -> list[Path]:
-    """What is there of these names; a link to nothing is there, too."""
-    return [
-        path
-        for pattern in patterns
-        for path in (sorted(storage.glob(pattern)) if "*" in pattern else [storage / pattern])
-        if os.path.lexists(path)
-    ]
+def _folders(storage: StudyFolder) -> list[Path]:
+    """The folders that are there."""
+    replicates = [replicate.path for replicate in storage.replicates()]
+    trials = [trial.path for trial in storage.all_trials()]
+    return _there(storage.path, storage.logs, storage.cache, storage.trials, *trials, *replicates)
+
+
+def _written_on(storage: StudyFolder) -> list[Path]:
+    """The files that are there, and that a launch opens and goes on with."""
+    attempts = [replicate.attempt for replicate in storage.replicates()]
+    own = (storage.lock, storage.ledger_lock, storage.database, storage.journal)
+    return _there(*own, *storage.all_logs(), *attempts)
+
+
+def _views(storage: StudyFolder) -> list[Path]:
+    """The files that are there, and are written anew as a whole, whatever they were."""
+    results = [replicate.result for replicate in storage.replicates()]
+    return _there(storage.summary, storage.tracking, storage.report, *results)
+
+
+def _there(*paths: Path) -> list[Path]:
+    """A link to nothing is there, too."""
+    return [path for path in paths if os.path.lexists(path)]
 
 
 def _kind(path: Path) -> str:

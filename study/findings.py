@@ -14,7 +14,8 @@ from pydantic import TypeAdapter
 
 from study.files import read_summary
 from study.paired import contrasts
-from study.protocol.journal import Metrics, read
+from study.protocol.folder import StudyFolder
+from study.protocol.journal import Metrics
 from study.significance import LEVEL, Mean, holm, over_items
 from study.words import Trial, at, best_trial, number, objective, reported, value_of
 from trainables.errors import told
@@ -69,9 +70,9 @@ class Findings:
     Raises a ValueError that names the file where the summary is missing or is not one.
     """
 
-    def __init__(self, storage: Path) -> None:
+    def __init__(self, storage: StudyFolder) -> None:
         self.storage = storage
-        self.summary = read_summary(storage / "summary.json")
+        self.summary = read_summary(storage.summary)
         self.trials: list[Trial] = self.summary["trials"]
         self.parameter: str = self.summary["parameter"]
         self.plane: list[str] = self.summary.get("plane") or []
@@ -82,7 +83,7 @@ class Findings:
         measured = [trial for trial in self.trials if value_of(trial, self.metric) is not None]
         self.complete = [trial for trial in measured if trial["state"] == "complete"]
         self.signals: list[str] = self.summary.get("signals") or ["loss"]
-        self.curves = _curves(storage / "journal.jsonl", self.metric, self.signals)
+        self.curves = _curves(storage, self.metric, self.signals)
         self.items = {t["number"]: _items(storage, t["number"], "test", self.metric) for t in self.trials}
         """Trial -> query -> value, for each replicate that has a result."""
         self.untrained_items = {
@@ -131,7 +132,7 @@ class Findings:
         """Split -> metric -> query or pair id -> value of one finished replicate."""
         key = trial, replicate
         if key not in self._replicate_items:
-            path = self.storage / "trials" / f"{trial:04d}" / f"replicate-{replicate}" / "result.json"
+            path = self.storage.replicate(trial, replicate).result
             self._replicate_items[key] = _per_item(path) if path.exists() else {}
         return self._replicate_items[key]
 
@@ -204,10 +205,10 @@ class Findings:
         ]
 
 
-def _curves(path: Path, metric: str, signals: Iterable[str]) -> dict[int, Curve]:
+def _curves(storage: StudyFolder, metric: str, signals: Iterable[str]) -> dict[int, Curve]:
     """First replicates only. The journal may be growing while it is read: half a last line is left out."""
     curves: dict[int, Curve] = {}
-    for entry in read(path, Metrics):
+    for entry in storage.entries(Metrics):
         if entry.replicate != 0:
             continue
         curve = curves.setdefault(entry.trial, Curve())
@@ -221,11 +222,11 @@ def _curves(path: Path, metric: str, signals: Iterable[str]) -> dict[int, Curve]
     return curves
 
 
-def _items(storage: Path, trial: int, split: str, metric: str) -> list[dict[str, float]]:
+def _items(storage: StudyFolder, trial: int, split: str, metric: str) -> list[dict[str, float]]:
     """Query -> value, for each replicate that has a result."""
     found: list[dict[str, float]] = []
-    for path in sorted((storage / "trials" / f"{trial:04d}").glob("replicate-*/result.json")):
-        items = _per_item(path).get(split, {}).get(metric)
+    for replicate in storage.trial(trial).replicates():
+        items = _per_item(replicate.result).get(split, {}).get(metric) if replicate.result.exists() else None
         if items:
             found.append(items)
     return found

@@ -15,20 +15,19 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from study.protocol.journal import StudyBegun, TrialBegun, first, read
+from study.protocol.folder import ReplicateFolder, StudyFolder
+from study.protocol.journal import StudyBegun, TrialBegun
 from study.row import Row
 from study.stored import Refused
-from trainables.checkpoints import problem_of, whole_result
+from trainables.checkpoints import RESULT, problem_of, whole_result
 from trainables.files import write_whole
 
-FILE = "study.json"
 LAUNCH, HOST, FOLDER = "study.launch", "study.host", "study.folder"
 """Tags of MLflow's run of a study."""
 
@@ -51,13 +50,7 @@ class Launch:
         return {LAUNCH: self.token, HOST: self.host, FOLDER: self.folder}
 
 
-def traces(storage: Path) -> list[Path]:
-    """What a study has left in the folder that a new one would take for its own."""
-    names = (FILE, "journal.jsonl", "summary.json", "ledger.db", "trials")
-    return [storage / name for name in names if os.path.lexists(storage / name)]
-
-
-def check(storage: Path, study_id: str | None, name: str, ledger: str) -> None:
+def check(storage: StudyFolder, study_id: str | None, name: str, ledger: str) -> None:
     """Raise `Refused` unless the folder is that of the study of this id, or nobody's; writes nothing.
 
     `study_id` is None where the ledger, shown as `ledger`, has no study of this name yet.
@@ -66,7 +59,7 @@ def check(storage: Path, study_id: str | None, name: str, ledger: str) -> None:
     advice = "name the --storage and the --ledger that belong together, or another --storage to begin anew"
     for where, found in (
         ("", _recorded(storage).get("id")),
-        ("/journal.jsonl", _begun(storage)),
+        (f"/{storage.journal.name}", _begun(storage)),
     ):
         if found is not None and found != study_id:
             raise Refused(f"--storage {storage}{where} belongs to study {found}, but {has}; {advice}")
@@ -76,7 +69,7 @@ def check(storage: Path, study_id: str | None, name: str, ledger: str) -> None:
         _check_copy(storage, study_id)
 
 
-def check_launch(storage: Path, study_id: str, newest: Launch | None, where: str, way_out: str = "") -> None:
+def check_launch(storage: StudyFolder, study_id: str, newest: Launch | None, where: str, way_out: str = "") -> None:
     """Raise `Refused` where the `newest` launch, known from `where`, was that of another folder with this id."""
     if newest is None or newest.token in launches(storage):
         return
@@ -89,12 +82,12 @@ def check_launch(storage: Path, study_id: str, newest: Launch | None, where: str
     )
 
 
-def launches(storage: Path) -> set[str]:
+def launches(storage: StudyFolder) -> set[str]:
     """Tokens of all launches that the folder's journal knows."""
-    return {begun.launch for begun in read(storage / "journal.jsonl", StudyBegun) if begun.launch is not None}
+    return {begun.launch for begun in storage.entries(StudyBegun) if begun.launch is not None}
 
 
-def take(storage: Path, study_id: str, rows: Mapping[int, Row]) -> None:
+def take(storage: StudyFolder, study_id: str, rows: Mapping[int, Row]) -> None:
     """Put the id into the folder, after a look at what it holds; raises `Refused` where that is of another study.
 
     `rows` are the ledger's trials, with which those of the folder have to agree.
@@ -105,22 +98,21 @@ def take(storage: Path, study_id: str, rows: Mapping[int, Row]) -> None:
         for folder in _trials(storage):
             _stamp(folder, study_id)
     for folder in _trials(storage):
-        number = int(folder.parent.name)
-        if rows[number].state.ended:
+        if rows[folder.trial].state.ended:
             continue
-        for path in _stamped(folder):
+        for path in folder.stamped():
             content = _content(path)
             if content is None or content.get("study") == study_id or not _whole(path):
                 # What is damaged is passed over by the trial, too.
                 continue
             whose = f"study {content['study']}" if content.get("study") else "no study"
-            raise Refused(f"{path} belongs to {whose}, but trial {number} is one of {study_id}; move it elsewhere")
+            raise Refused(f"{path} belongs to {whose}, but trial {folder.trial} is one of {study_id}; move it elsewhere")
     place = {"id": study_id, "host": socket.gethostname(), "folder": str(storage)}
     if _recorded(storage) != place:
-        write_whole(storage / FILE, json.dumps(place))
+        write_whole(storage.identity, json.dumps(place))
 
 
-def _check_copy(storage: Path, study_id: str) -> None:
+def _check_copy(storage: StudyFolder, study_id: str) -> None:
     """What is not in reach, of another host or another user, is left to `check_launch`."""
     recorded = _recorded(storage).get("folder")
     if recorded is not None and _still_in(Path(recorded), storage, study_id, unseen=False):
@@ -130,7 +122,7 @@ def _check_copy(storage: Path, study_id: str) -> None:
         )
 
 
-def _check_trials(storage: Path, study_id: str, rows: Mapping[int, Row], nameless: bool) -> None:
+def _check_trials(storage: StudyFolder, study_id: str, rows: Mapping[int, Row], nameless: bool) -> None:
     """The trials of the journal and of the folder are those of the ledger, where a trial is before it is anywhere else.
 
     Of a `nameless` folder the journal has to have all trials, and the ledger their results.
@@ -157,48 +149,42 @@ def _check_trials(storage: Path, study_id: str, rows: Mapping[int, Row], nameles
             if params.get(key) != value:
                 raise refuse(number, f"has {key}={params.get(key)!r} in its journal and {value!r} in the ledger")
     for folder in _trials(storage):
-        number, replicate = int(folder.parent.name), int(folder.name.removeprefix("replicate-"))
+        number = folder.trial
         if number not in rows:
-            raise refuse(number, f"has the folder {folder.relative_to(storage)}, and is not in the ledger")
+            raise refuse(number, f"has the folder {storage.inside(folder.path)}, and is not in the ledger")
         if not nameless:
             continue
         if number not in journal:
             raise refuse(number, "is not in its journal")
-        path, told = folder / "result.json", rows[number].replicates
+        path, told = folder.result, rows[number].replicates
         result = whole_result(path.read_bytes(), path) if path.exists() else None
+        replicate = folder.number
         if result is not None and replicate < len(told) and not _equal(result["values"], told[replicate].values):
-            raise refuse(number, f"has other values in {path.relative_to(storage)} than in the ledger")
+            raise refuse(number, f"has other values in {storage.inside(path)} than in the ledger")
 
 
-def _stamp(folder: Path, study_id: str) -> None:
+def _stamp(folder: ReplicateFolder, study_id: str) -> None:
     """Put the id into what a replicate wrote before there were ids."""
-    for path in _stamped(folder):
+    for path in folder.stamped():
         content = _content(path)
         if content is not None and "study" not in content:
             write_whole(path, json.dumps(content | {"study": study_id}))
 
 
-def _stamped(folder: Path) -> list[Path]:
-    """The files of a replicate that carry the study's id."""
-    return [path for path in (folder / "result.json", *folder.glob("step-*/manifest.json")) if path.exists()]
-
-
-def _params(storage: Path) -> dict[int, dict[str, Any]]:
+def _params(storage: StudyFolder) -> dict[int, dict[str, Any]]:
     """Number -> parameters of each trial in the journal."""
-    return {begun.trial: begun.params for begun in read(storage / "journal.jsonl", TrialBegun)}
+    return {begun.trial: begun.params for begun in storage.entries(TrialBegun)}
 
 
-def _begun(storage: Path) -> str | None:
+def _begun(storage: StudyFolder) -> str | None:
     """The study's id in the folder's journal."""
-    begun = first(storage / "journal.jsonl")
+    begun = storage.first_entry()
     return begun.id if begun else None
 
 
-def _trials(storage: Path) -> Iterator[Path]:
+def _trials(storage: StudyFolder) -> Iterator[ReplicateFolder]:
     """Folders of replicates that hold something of use."""
-    for folder in sorted(storage.glob("trials/*/replicate-*")):
-        if (folder / "result.json").exists() or any(folder.glob("step-*")):
-            yield folder
+    return (folder for folder in storage.replicates() if folder.used)
 
 
 def _content(path: Path) -> dict[str, Any] | None:
@@ -212,14 +198,14 @@ def _content(path: Path) -> dict[str, Any] | None:
 
 def _whole(path: Path) -> bool:
     """Whether a result, or the checkpoint of a manifest, is one that the replicate would go on with."""
-    if path.name == "result.json":
+    if path.name == RESULT:
         return whole_result(path.read_bytes(), path) is not None
     return problem_of(path.parent) is None
 
 
-def _recorded(storage: Path) -> dict[str, str]:
+def _recorded(storage: StudyFolder) -> dict[str, str]:
     """The content of the folder's `study.json`; {} where there is none."""
-    path = storage / FILE
+    path = storage.identity
     try:
         content = json.loads(path.read_bytes())
         if not isinstance(content, dict) or not all(isinstance(value, str) for value in content.values()):
@@ -231,11 +217,11 @@ def _recorded(storage: Path) -> dict[str, str]:
     return content
 
 
-def _still_in(other: Path, storage: Path, study_id: str, unseen: bool) -> bool:
+def _still_in(other: Path, storage: StudyFolder, study_id: str, unseen: bool) -> bool:
     """Whether a folder other than `storage` holds the study; `unseen` where only its owner may look into it."""
     try:
-        same = other == storage or (other.exists() and other.samefile(storage))
-        return not same and _recorded(other).get("id") == study_id
+        same = other == storage.path or (other.exists() and other.samefile(storage.path))
+        return not same and _recorded(StudyFolder(other)).get("id") == study_id
     except PermissionError:
         return unseen
 

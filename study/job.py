@@ -12,6 +12,7 @@ from pathlib import Path
 
 from study import package, provenance, run
 from study.plan import plan
+from study.protocol.folder import StudyFolder
 from study.uris import sqlite_path
 from trainables.digests import text_digest
 from trainables.object_store import check_uri
@@ -96,10 +97,10 @@ def build(options: argparse.Namespace) -> Job:
     )
 
 
-def prefix(name: str, storage: Path) -> str:
+def prefix(name: str, storage: StudyFolder) -> str:
     """The same for each submission of one study in one storage folder, and different for any other.
 
-    >>> prefix("my study", Path("/shared/studies/mine"))
+    >>> prefix("my study", StudyFolder(Path("/shared/studies/mine")))
     'my-study-441c3e'
     """
     digest = text_digest(f"{name}\n{storage}")[:6]
@@ -114,7 +115,7 @@ def _interpreter(options: argparse.Namespace) -> list[str]:
     return ["--python", "python"] if options.pip or options.uv else []
 
 
-def _storage(options: argparse.Namespace, name: str) -> Path:
+def _storage(options: argparse.Namespace, name: str) -> StudyFolder:
     if options.storage is None:
         raise ValueError(f"--storage is missing: a folder that all nodes of the cluster see, such as /shared/{name}")
     if not options.storage.is_absolute():
@@ -122,7 +123,7 @@ def _storage(options: argparse.Namespace, name: str) -> Path:
             f"--storage {options.storage} is relative, and means something else on the cluster; give the absolute path "
             "of a folder that all its nodes see"
         )
-    return Path(os.path.normpath(options.storage))
+    return StudyFolder(Path(os.path.normpath(options.storage)))
 
 
 def _passed_on(options: argparse.Namespace) -> list[str]:

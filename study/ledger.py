@@ -18,7 +18,6 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import optuna
@@ -29,7 +28,7 @@ from study.journal import Journal
 from study.lease import Deposed, Holder, Lease
 from study.lock import Lock
 from study.moved import Moves, as_now
-from study.places import inside, resolved
+from study.protocol.folder import StudyFolder, stored_model, stored_trial
 from study.protocol.journal import Record
 from study.protocol.messages import Assignment, HandOut, Outcome
 from study.protocol.states import ReplicateState, StudyStatus, TrialState
@@ -42,7 +41,6 @@ from study.stored import Refused, default_url, importances, open_study
 from study.tracking import Tracker
 from study.uris import masked
 from trainables.files import remove_asides, write_whole
-from trainables.object_store import below
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +56,7 @@ class Ledger:
         name: str,
         profile: str,
         study: Study,
-        storage: Path,
+        storage: StudyFolder,
         url: str | None = None,
         tracking_uri: str | None = None,
         tags: Mapping[str, str] | None = None,
@@ -76,13 +74,13 @@ class Ledger:
         """
         self.name, self.profile, self.spec, self.storage = name, profile, study, storage
         # A SIGKILLed study leaves its actor alive for a moment.
-        self._lock = Lock(storage / "ledger.lock", wait_s=20.0)
-        for written in ("summary.json", "tracking.json", identity.FILE):
-            remove_asides(storage / written)
+        self._lock = Lock(storage.ledger_lock, wait_s=20.0)
+        for written in (storage.summary, storage.tracking, storage.identity):
+            remove_asides(written)
         url = url or default_url(storage)
         with ExitStack() as opened:
             opened.callback(self._lock.release)
-            self._lease = Lease(url, name, head or Holder.this(storage))
+            self._lease = Lease(url, name, head or Holder.this(storage.path))
             opened.callback(self._lease.release)
             admit = partial(identity.check, storage, name=name, ledger=masked(url))
             self._study = open_study(url, name, study, checkpoints, self._lease.check, admit)
@@ -91,13 +89,11 @@ class Ledger:
             identity.check_launch(storage, self.id, last, f"the ledger {masked(url)}")
             self._rows = {t.number: self._load_row(t) for t in self._trials()}
             identity.take(storage, self.id, self._rows)
-            self.journal = Journal(storage / "journal.jsonl")
+            self.journal = Journal(storage.journal)
             # From here on they stay until `close`.
             opened.pop_all()
-        self._kept = below(checkpoints, self.id) if checkpoints else None
-        self._tracker = (
-            Tracker(self.journal, storage / "tracking.json", tracking_uri, name, self.id) if tracking_uri else None
-        )
+        self._checkpoints = checkpoints
+        self._tracker = Tracker(self.journal, storage.tracking, tracking_uri, name, self.id) if tracking_uri else None
         self._moves = moves or {}
         self._account = Account(study, self._study.user_attrs.get("elapsed", 0.0))
         self._halt: str | None = None
@@ -219,7 +215,7 @@ class Ledger:
             attempt=row.attempts,
             study=self.id,
             seeds=tuple(self.spec.seed + replicate for replicate in range(self.spec.replicates)),
-            folder=str(self._folder(number)),
+            folder=str(self.storage.trial(number).path),
             store=self._stored(number),
         )
 
@@ -302,9 +298,9 @@ class Ledger:
             return False
         workers = self.spec.resources.workers
         row.step = 0
-        if self._kept is not None:
+        if self._checkpoints is not None:
             # The report reads what is in the storage folder.
-            place = self._folder(number) / f"replicate-{replicate}" / "result.json"
+            place = self.storage.replicate(number, replicate).result
             place.parent.mkdir(parents=True, exist_ok=True)
             write_whole(place, json.dumps(asdict(outcome) | {"study": self.id}))
         if len(row.replicates) == replicate:
@@ -596,26 +592,20 @@ class Ledger:
         )
 
     def _config(self, row: Row):
-        return self.spec.config_with(row.params | {"cache": str(self.storage / "cache")})
-
-    def _folder(self, number: int) -> Path:
-        return self.storage / "trials" / f"{number:04d}"
+        return self.spec.config_with(row.params | {"cache": str(self.storage.cache)})
 
     def _stored(self, number: int) -> str | None:
         """Where an object store keeps what the trial writes."""
-        return below(self._kept, "trials", f"{number:04d}") if self._kept else None
+        return stored_trial(self._checkpoints, self.id, number) if self._checkpoints else None
 
     def _newest_checkpoint(self, number: int) -> str | None:
         stored = self._stored(number)
         if stored is not None:
             replicates = self._rows[number].replicates
             complete = [n for n, told in enumerate(replicates) if told.state == ReplicateState.COMPLETE]
-            return below(stored, f"replicate-{complete[-1]}", "model") if complete else stored
-        folders = [*self._folder(number).glob("replicate-*/model"), *self._folder(number).glob("replicate-*/step-*")]
-        if not folders:
-            return None
-        newest = max(folders, key=lambda path: (path.parent.name, path.name != "model", path.name))
-        return inside(self.storage, newest)
+            return stored_model(stored, complete[-1]) if complete else stored
+        newest = self.storage.trial(number).newest()
+        return None if newest is None else self.storage.inside(newest)
 
     def _trials(self) -> list[optuna.trial.FrozenTrial]:
         return [t for t in self._study.get_trials(deepcopy=False) if t.state != optuna.trial.TrialState.WAITING]
@@ -637,7 +627,7 @@ class Ledger:
                 "that one, or begin anew with --fresh"
             ) from error
         if row.checkpoint:
-            row.checkpoint = inside(self.storage, resolved(self.storage, row.checkpoint))
+            row.checkpoint = self.storage.inside(self.storage.resolved(row.checkpoint))
         return row
 
     def _store(self, row: Row) -> None:
@@ -653,7 +643,7 @@ class Ledger:
 
     def _write_summary(self) -> dict[str, Any]:
         summary = self.summary()
-        write_whole(self.storage / "summary.json", json.dumps(_finite(summary), indent=2))
+        write_whole(self.storage.summary, json.dumps(_finite(summary), indent=2))
         return summary
 
 

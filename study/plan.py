@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from study import stored
 from study.estimate import estimate
+from study.protocol.folder import StudyFolder
 from study.space import explore
 from study.spec import Resources, Study
 from study.uris import masked
@@ -19,7 +19,7 @@ def plan(
     name: str,
     profile: str,
     study: Study,
-    storage: Path,
+    storage: StudyFolder,
     checkpoints: str | None,
     tracking_uri: str,
     outlook: stored.Outlook | None,

@@ -13,7 +13,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from study.protocol.journal import Unreadable, first
+from study.protocol.folder import StudyFolder
+from study.protocol.journal import Unreadable
 
 STUDIES = Path("studies")
 PROFILE = re.compile(r"[A-Za-z][\w-]*")
@@ -35,11 +36,11 @@ def begun(folder: Path) -> tuple[str, str] | None:
     neither can be read.
     """
     try:
-        summary = json.loads((folder / "summary.json").read_text())
+        summary = json.loads(StudyFolder(folder).summary.read_text())
         return summary["study"], summary["profile"]
     except (OSError, ValueError, KeyError, TypeError):
-        path = folder.absolute() / "journal.jsonl"
-        opening = first(path) if path.is_file() else None
+        storage = StudyFolder(folder.absolute())
+        opening = storage.first_entry() if storage.journal.is_file() else None
         tags = opening.tags if opening else {}
         return (tags["study.name"], tags["study.profile"]) if {"study.name", "study.profile"} <= tags.keys() else None
 

@@ -19,6 +19,7 @@ from study.answer import accounts, answer, caveats, notes, over
 from study.findings import COST, Findings
 from study.paired import sentence, signed, spread
 from study.profiles import existing
+from study.protocol.folder import StudyFolder
 from study.screen import View
 from study.words import (
     STATES,
@@ -62,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     name = options.name
     study = Path(name).stem if name.endswith(".py") else name
     try:
-        path = write(existing(study, options.profile, options.storage))
+        path = write(StudyFolder(existing(study, options.profile, options.storage)))
     except (ValueError, OSError) as error:
         print(f"error: {told(error)}", file=View(sys.stderr))
         return WRONG
@@ -70,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     return FINISHED
 
 
-def write(storage: Path) -> Path:
+def write(storage: StudyFolder) -> Path:
     """Write `report.html` and its PNGs into the storage folder of a study; returns the page's path.
 
     Raises a ValueError that names the file where the folder holds no summary.
@@ -97,9 +98,8 @@ def write(storage: Path) -> Path:
         at=at, difference=difference, label=label, p_value=p_value, reason_of=reason_of, show=show,
         value_of=value_of, sentence=sentence, over=over, signed=signed, spread=spread, COST=COST,
     )  # fmt: skip
-    target = storage / "report.html"
-    write_whole(target, page)
-    return target
+    write_whole(storage.report, page)
+    return storage.report
 
 
 def _template() -> Any:
@@ -123,7 +123,7 @@ def _figures(findings: Findings) -> dict[str, str]:
     figures |= {f"paired_{name}": getattr(paired_plots, name)(findings.contrasts) for name in PAIRED_FIGURES}
     for name, png in figures.items():
         if png is not None:
-            write_whole(findings.storage / f"{name}.png", png)
+            write_whole(findings.storage.figure(name), png)
             drawn[name] = base64.b64encode(png).decode()
     return drawn
 

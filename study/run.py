@@ -23,9 +23,9 @@ from typing import Any
 from study import cards, files, home, identity, inputs, lease, moved, profiles, provenance, spec, stored
 from study.display import Display, final_text
 from study.lock import Held, Lock
-from study.places import inside, resolved
 from study.plan import plan
 from study.processes import descendants, kill
+from study.protocol.folder import StudyFolder
 from study.protocol.states import StudyStatus, TrialState
 from study.screen import View, forget, keep_screen, listen
 from study.space import check_settings, explore
@@ -118,9 +118,10 @@ def run(options: argparse.Namespace) -> int:
     """Check the request, then run the study; raises ValueError or Held for a request that cannot be met."""
     home.provide()
     name, file, profile, study = requested(options)
-    storage = (options.storage or profiles.default_folder(file.stem, name, profile, options.fresh)).resolve()
+    folder = (options.storage or profiles.default_folder(file.stem, name, profile, options.fresh)).resolve()
+    storage = StudyFolder(folder)
     if not options.fresh:
-        name = profiles.name_in(storage, file.stem, name, profile)
+        name = profiles.name_in(folder, file.stem, name, profile)
     ledger = options.ledger or os.environ.get("STUDY_LEDGER")
     if ledger:
         stored.check_url(ledger)
@@ -149,7 +150,7 @@ def run(options: argparse.Namespace) -> int:
         print(shown, flush=True)
         return FINISHED
     _check_writable(storage)
-    if outlook.states and not (storage / "journal.jsonl").exists():
+    if outlook.states and not storage.journal.exists():
         raise ValueError(
             f"--storage {storage}: the ledger has trials of {name} whose journal is not there; name the folder that "
             "the study was begun in, or another ledger"
@@ -167,16 +168,16 @@ def run(options: argparse.Namespace) -> int:
         summary = _whole_summary(storage)
         whole = summary is not None and summary["status"] == "finished" and not summary["mlflow"].get("pending")
         if summary is not None and whole and tags is not None:
-            print(final_text(summary, storage / "report.html"), file=sys.stderr if options.json else sys.stdout)
+            print(final_text(summary, storage), file=sys.stderr if options.json else sys.stdout)
             _print_json(options, summary)
             return FINISHED
     if options.checkpoints:
         check_store(options.checkpoints, probe=True)
-    lock = Lock(storage / "lock")
+    lock = Lock(storage.lock)
     try:
         if begun is not None or fruitless:
             lease.await_free(url, name, lambda message: print(message, file=sys.stderr, flush=True))
-        if (options.fresh or fruitless) and identity.traces(storage):
+        if (options.fresh or fruitless) and storage.traces():
             lock = _set_aside(storage, lock)
         if fruitless:
             stored.forget(url, name)
@@ -211,9 +212,9 @@ def _in_ledger(
         return None, moved.Begun(), fruitless, stored.id_of(url, name)
 
 
-def beside(storage: Path) -> str:
+def beside(storage: StudyFolder) -> str:
     """SQLite beside the study's folder, shared by the studies there: on a cluster only that folder is sure to stay."""
-    return sqlite_uri(storage.parent / "mlflow.db")
+    return sqlite_uri(storage.shared_tracking)
 
 
 def requested(options: argparse.Namespace, elsewhere: bool = False) -> tuple[str, Path, str, spec.Study]:
@@ -246,9 +247,9 @@ def requested(options: argparse.Namespace, elsewhere: bool = False) -> tuple[str
 class InputCheck:
     """Reads a study's inputs and puts a few texts through its models, in a process of its own, before any trial."""
 
-    def __init__(self, study: spec.Study, storage: Path) -> None:
-        self.log = storage / "logs" / "check.log"
-        config = overrides.apply(study.config, {"cache": str(storage / "cache")})
+    def __init__(self, study: spec.Study, storage: StudyFolder) -> None:
+        self.log = storage.check_log
+        config = overrides.apply(study.config, {"cache": str(storage.cache)})
         changes = json.dumps(distinct(study.config, variants(study)))
         self.began = time.monotonic()
         with self.log.open("a") as log:
@@ -307,8 +308,8 @@ class Session:
     """One launch of a study on this terminal."""
 
     def __init__(
-        self, name: str, profile: str, study: spec.Study, storage: Path, url: str, tracking_uri: str, options: Any,
-        before: moved.Begun,
+        self, name: str, profile: str, study: spec.Study, storage: StudyFolder, url: str, tracking_uri: str,
+        options: Any, before: moved.Begun,
     ) -> None:  # fmt: skip
         self.name, self.profile, self.study, self.storage, self.before = name, profile, study, storage, before
         self.url, self.tracking_uri, self.options = url, tracking_uri, options
@@ -320,11 +321,11 @@ class Session:
         self.failure: BaseException | None = None
 
     def run(self) -> int:
-        out, err = keep_screen(self.storage / "logs" / "driver.log")
+        out, err = keep_screen(self.storage.driver_log)
         screen = err if self.options.json else out
         display = Display(screen, self.study.parameter, self.study.objectives[0].name, self.study.budget.trials)
         listen(self._on_signal)
-        display.message(f"{self.name}: checking the inputs, starting Ray; files in {_short(self.storage)}")
+        display.message(f"{self.name}: checking the inputs, starting Ray; files in {_short(self.storage.path)}")
         for line in unused(self.options.address):
             display.message(line)
         # The inputs are read on one core while Ray is imported and started on the other.
@@ -361,7 +362,7 @@ class Session:
                 print(f"error: {told(error)}", file=err, flush=True)
                 return WRONG
             traceback.print_exc()
-            print(f"error: the study failed: {failure(error, self.storage / 'logs')}", file=err, flush=True)
+            print(f"error: the study failed: {failure(error, self.storage.logs)}", file=err, flush=True)
             return FAILED
         finally:
             check.stop()
@@ -397,17 +398,16 @@ class Session:
         lost = ray.get(actor.lost.remote())
         artifacts = self._artifacts(display)
         complete = ray.get(actor.close.remote(artifacts, MLFLOW_WAIT_S))
-        summary = json.loads((self.storage / "summary.json").read_text())
+        summary = json.loads(self.storage.summary.read_text())
         if not complete:
             place, waits = masked(self.tracking_uri), summary["mlflow"]["error"]
             when = f" ({waits}); when it takes records again," if waits else ";"
             display.message(f"{place} does not have everything yet{when} the same command sends the rest")
-        display.close(summary, self.storage / "report.html")
+        display.close(summary, self.storage)
         if summary["status"] == StudyStatus.INTERRUPTED:
             display.message(f"{lost or 'interrupted'}; the same command carries on")
         elif summary["status"] == StudyStatus.FAILED:
-            logs = _short(self.storage / "logs")
-            more = f"logs: {logs}/trial-*.log; --retry-failed runs failed trials again"
+            more = f"logs: {_short(self.storage.every_trial_log)}; --retry-failed runs failed trials again"
             display.message(f"the study failed: {summary['reason'] or more}")
         _print_json(self.options, summary, out)
         return EXIT_CODES[StudyStatus(summary["status"])]
@@ -436,18 +436,18 @@ class Session:
         found = []
         try:
             written = report.write(self.storage)
-            found += [(path.name, "report") for path in (written, *sorted(self.storage.glob("*.png")))]
+            found += [(path.name, "report") for path in (written, *self.storage.figures())]
         except (ValueError, OSError) as error:
             display.message(f"the report is not written: {told(error)}")
-        summary = json.loads((self.storage / "summary.json").read_text())
+        summary = json.loads(self.storage.summary.read_text())
         for number in summary["best"][:1]:
             checkpoint = summary["trials"][number]["checkpoint"]
             if checkpoint is None:
                 continue
             try:
-                place = resolved(self.storage, checkpoint)
-                best = fetched(place, self.storage / "best" / f"trial-{number:04d}", MLFLOW_WAIT_S)
-                found.append((inside(self.storage, best), "best"))
+                place = self.storage.resolved(checkpoint)
+                best = fetched(place, self.storage.best(number), MLFLOW_WAIT_S)
+                found.append((self.storage.inside(best), "best"))
             except OSError as error:
                 display.message(f"the best model is not copied to MLflow: {error}")
         return found
@@ -495,26 +495,26 @@ def resource_changes(given: list[str]) -> dict[str, Any]:
     return {f"resources.{key}": value for key, value in overrides.parse(given, "--resources").items()}
 
 
-def _whole_summary(storage: Path) -> dict[str, Any] | None:
+def _whole_summary(storage: StudyFolder) -> dict[str, Any] | None:
     """The summary, or None where a launch has to write it again."""
     try:
-        summary = files.read_summary(storage / "summary.json")
+        summary = files.read_summary(storage.summary)
     except ValueError:
         return None
     return summary if isinstance(summary.get("mlflow"), dict) else None
 
 
-def _set_aside(storage: Path, lock: Lock) -> Lock:
+def _set_aside(storage: StudyFolder, lock: Lock) -> Lock:
     """Move a study's folder beside itself, say where it is, and take the lock of the new one."""
-    newest = max(path.lstat().st_mtime for path in identity.traces(storage))
+    newest = max(path.lstat().st_mtime for path in storage.traces())
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(newest))
     lock.release()
-    aside = storage.rename(storage.with_name(f"{storage.name}.{stamp}"))
+    aside = storage.path.rename(storage.path.with_name(f"{storage.path.name}.{stamp}"))
     print(f"the study that was there is kept in {_short(aside)}", file=sys.stderr, flush=True)
-    return Lock(storage / "lock")
+    return Lock(storage.lock)
 
 
-def _mlflow_tags(storage: Path, tracking_uri: str) -> dict[str, str] | None:
+def _mlflow_tags(storage: StudyFolder, tracking_uri: str) -> dict[str, str] | None:
     """Tags of the study's run in this tracking store; None where the store does not have what the folder says."""
     recorded = (_whole_summary(storage) or {}).get("mlflow", {})
     if recorded.get("tracking_uri") != masked(tracking_uri) or not recorded.get("parent_run_id"):
@@ -522,17 +522,17 @@ def _mlflow_tags(storage: Path, tracking_uri: str) -> dict[str, str] | None:
     return run_tags(tracking_uri, recorded["parent_run_id"])
 
 
-def _check_writable(storage: Path) -> None:
+def _check_writable(storage: StudyFolder) -> None:
     try:
-        storage.mkdir(parents=True, exist_ok=True)
-        probe = storage / f".write-{os.getpid()}"
+        storage.path.mkdir(parents=True, exist_ok=True)
+        probe = storage.path / f".write-{os.getpid()}"
         probe.touch()
         probe.unlink()
     except OSError as error:
         raise ValueError(
             f"--storage {storage}: cannot write there ({error.strerror}); name a folder you own"
         ) from error
-    if shutil.disk_usage(storage).free < 2**28:
+    if shutil.disk_usage(storage.path).free < 2**28:
         raise ValueError(f"--storage {storage}: less than 256 MiB are free there")
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import optuna
@@ -23,6 +22,7 @@ from study.files import check_sqlite
 from study.lease import TABLE as LEASES
 from study.lease import known, patience
 from study.moved import ANEW, Begun, since
+from study.protocol.folder import StudyFolder
 from study.protocol.states import TrialState
 from study.sampling import Sampler, control_of, pruner
 from study.space import explore
@@ -45,9 +45,9 @@ class Different(Refused):
     """What is asked for is not the study that the ledger has."""
 
 
-def default_url(storage: Path) -> str:
+def default_url(storage: StudyFolder) -> str:
     """SQLite beside the results."""
-    return sqlite_uri(storage.resolve() / "ledger.db")
+    return sqlite_uri(StudyFolder(storage.path.resolve()).database)
 
 
 def check_url(url: str) -> None:

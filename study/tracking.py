@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from study.journal import Journal
-from study.places import resolved
+from study.protocol.folder import StudyFolder
 from study.protocol.journal import (
     Artifact,
     Ended,
@@ -223,7 +223,7 @@ class Tracker:
 
     def _upload(self, key: str, entry: Artifact) -> None:
         """An artifact store that fails while the server answers (no credentials, say) holds nothing up."""
-        path, name = Path(resolved(self._journal.path.parent, entry.path)), entry.place
+        path, name = Path(StudyFolder(self._journal.path.parent).resolved(entry.path)), entry.place
         problem: Exception = FileNotFoundError(f"{path} does not exist")
         for attempt in range(TRIES if path.exists() else 0):
             self._attempt(key, lambda: self._runs.alive(key))

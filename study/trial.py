@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from study.protocol.folder import StudyFolder, TrialFolder, stored_replicate
 from study.protocol.messages import ActorName, Assignment, GangSetting, Outcome
 from study.protocol.states import ReplicateState
 from study.spec import Resources
@@ -96,7 +97,7 @@ def work(config: dict[str, Any]) -> None:
     if begun is None:
         return
     try:
-        with _log_file(Path(setting.logs) / f"trial-{number:04d}.log", rank):
+        with _log_file(StudyFolder(Path(setting.storage)).trial_log(number), rank):
             outcome = _train(begun, number, setting.resources, rank, world_size, ledger)
     except Exception as error:
         if _peer_lost(error, world_size):
@@ -118,18 +119,17 @@ def _train(begun: Assignment, number: int, resources: Resources, rank: int, worl
     from study.gang import taken_away
     from trainables import distributed, loop, trainers
     from trainables.context import LedgerContext, use_threads, worker_device
-    from trainables.object_store import below
 
     recipe_module = trainers.module(begun.trainer, "recipe")
     config = trainers.module(begun.trainer, "config").Config(**begun.config)
     use_threads(config.threads or int(resources.cpus_per_worker))
     device = worker_device(resources.gpus_per_worker)
-    attempt = begun.attempt
+    attempt, written = begun.attempt, TrialFolder(Path(begun.folder))
     outcome: Outcome | None = None
     with _process_group(rank, world_size, device):
         for replicate, seed in enumerate(begun.seeds):
-            store = begun.store and below(begun.store, f"replicate-{replicate}")
-            with _folder(Path(begun.folder) / f"replicate-{replicate}", store, attempt, rank) as folder:
+            store = begun.store and stored_replicate(begun.store, replicate)
+            with _folder(written.replicate(replicate).path, store, attempt, rank) as folder:
                 context = LedgerContext(
                     seed=seed,
                     folder=folder,

@@ -33,6 +33,8 @@ KEEP = 2
 """Step folders that stay: the newest and one to fall back on."""
 NAMES = ("tensors.safetensors", "meta.json")
 """Files of a step folder, which its manifest has the digests of."""
+ATTEMPT, RESULT, MODEL, MANIFEST = "attempt", "result.json", "model", "manifest.json"
+_STEP = "step-"
 
 
 class StaleAttempt(RuntimeError):
@@ -59,7 +61,7 @@ class Checkpoints:
         """Make this attempt the writer and clear what a killed writer left half-done."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._check_attempt()
-        write_whole(self.folder / "attempt", str(self.attempt))
+        write_whole(self.folder / ATTEMPT, str(self.attempt))
         for leftover in self.folder.glob(".*"):
             # A writer that still lives may put another file in: it is refused in the end, and clears up itself.
             if leftover.is_dir():
@@ -77,49 +79,49 @@ class Checkpoints:
             for name in NAMES:
                 sync(folder / name)
             manifest = self._owned({"step": step}) | {"sha256": {name: file_digest(folder / name) for name in NAMES}}
-            (folder / "manifest.json").write_text(json.dumps(manifest))
-            sync(folder / "manifest.json")
+            (folder / MANIFEST).write_text(json.dumps(manifest))
+            sync(folder / MANIFEST)
 
-        place = self.folder / f"step-{step:08d}"
+        place = self.folder / f"{_STEP}{step:08d}"
         self._write_folder(place, write)
-        for old in self._step_folders()[KEEP:]:
+        for old in step_folders(self.folder)[KEEP:]:
             shutil.rmtree(old)
         return place
 
     def newest(self) -> int | None:
         """Step of the newest whole checkpoint, or None."""
-        for folder in self._step_folders():
+        for folder in step_folders(self.folder):
             problem = problem_of(folder)
             if problem is None:
-                self._check_owner(json.loads((folder / "manifest.json").read_text()), folder)
-                return int(folder.name.removeprefix("step-"))
+                self._check_owner(json.loads((folder / MANIFEST).read_text()), folder)
+                return int(folder.name.removeprefix(_STEP))
             log.warning("checkpoint %s is passed over: %s", folder, problem)
         return None
 
     def load(self, step: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Tensors and meta of the checkpoint of `step`."""
-        return read(self.folder / f"step-{step:08d}")
+        return read(self.folder / f"{_STEP}{step:08d}")
 
     def export(self, write: Callable[[Path], None], stage: str | None = None) -> Path:
         """Write the finished model, or that of an earlier stage, by `write(folder)`, whole or not at all."""
-        place = self.folder / (f"model-{stage}" if stage else "model")
+        place = self.folder / (f"{MODEL}-{stage}" if stage else MODEL)
         self._write_folder(place, write)
         return place
 
     def finish(self, result: dict[str, Any]) -> None:
         """Record how the replicate ended, then drop the step folders that only a resume would need."""
         self._check_attempt()
-        write_whole(self.folder / "result.json", json.dumps(self._owned(result)))
+        write_whole(self.folder / RESULT, json.dumps(self._owned(result)))
         self.drop_steps()
 
     def drop_steps(self) -> None:
         """Remove all step folders; a finished replicate needs none."""
-        for folder in self._step_folders():
+        for folder in step_folders(self.folder):
             shutil.rmtree(folder)
 
     def result(self) -> dict[str, Any] | None:
         """What `finish` recorded, or None while the replicate is unfinished."""
-        path = self.folder / "result.json"
+        path = self.folder / RESULT
         result = whole_result(path.read_bytes(), path) if path.exists() else None
         return None if result is None else self._own(result, path)
 
@@ -136,9 +138,6 @@ class Checkpoints:
         if found != self.study:
             theirs, ours = (f"study {name}" if name else "no study" for name in (found, self.study))
             raise Foreign(f"{where} belongs to {theirs}, and this run to {ours}: train in another folder")
-
-    def _step_folders(self) -> list[Path]:
-        return sorted((path for path in self.folder.glob("step-*") if path.is_dir()), reverse=True)
 
     def _check_attempt(self) -> None:
         newest = newest_attempt(self.folder)
@@ -161,6 +160,16 @@ class Checkpoints:
         sync(self.folder)
 
 
+def step_folders(folder: Path) -> list[Path]:
+    """The checkpoints in a replicate's folder, whole or not, the newest first."""
+    return sorted((path for path in folder.glob(f"{_STEP}*") if path.is_dir()), reverse=True)
+
+
+def manifests(folder: Path) -> list[Path]:
+    """The manifests of the checkpoints in a replicate's folder."""
+    return [path for path in (step / MANIFEST for step in step_folders(folder)) if path.exists()]
+
+
 def whole_result(content: bytes, place: object) -> dict[str, Any] | None:
     """What `Checkpoints.finish` has written, or None for anything else."""
     try:
@@ -176,7 +185,7 @@ def whole_result(content: bytes, place: object) -> dict[str, Any] | None:
 
 def newest_attempt(folder: Path) -> int:
     """Number of the newest attempt that has claimed the folder; 0 where none has, or its file is damaged."""
-    path = folder / "attempt"
+    path = folder / ATTEMPT
     if not path.exists():
         return 0
     try:
@@ -195,7 +204,7 @@ def read(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 
 def problem_of(folder: Path) -> str | None:
     """What keeps a step folder from being whole, or None."""
-    path = folder / "manifest.json"
+    path = folder / MANIFEST
     if not path.exists():
         return "it has no manifest"
     try:

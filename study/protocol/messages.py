@@ -83,5 +83,5 @@ class GangSetting:
     resources: Resources
     scratch: str
     """Folder for what Ray writes."""
-    logs: str
-    """Folder for the logs of trials."""
+    storage: str
+    """The study's folder."""

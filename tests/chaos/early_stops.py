@@ -76,14 +76,16 @@ def check(storage: Path, trials: int) -> None:
     from study import spec
     from study.executor import Engine
     from study.lock import Lock
+    from study.protocol.folder import StudyFolder
 
     _, study = spec.load(launches.TINY, "stops", {}, {"budget.trials": 1 + trials})
     began = time.monotonic()
-    lock = Lock(storage / "lock")
-    engine = Engine(storage, None)
+    folder = StudyFolder(storage)
+    lock = Lock(folder.lock)
+    engine = Engine(folder, None)
     engine.start()
     try:
-        ledger = engine.open_ledger(name="tiny_study", profile="stops", study=study, storage=storage)
+        ledger = engine.open_ledger(name="tiny_study", profile="stops", study=study, storage=folder)
         engine.fit(study)
         ray.get(ledger.conclude.remote())
         ended = time.monotonic()
@@ -107,7 +109,7 @@ def check(storage: Path, trials: int) -> None:
     left = {
         "processes": launches.named(launches.marked(mark)),
         "temporary files": [name for name in os.listdir(temporary) if not name.startswith("torchinductor_")],
-        "locks": [name for name in ("lock", "ledger.lock") if locked(storage / name)],
+        "locks": [path.name for path in (folder.lock, folder.ledger_lock) if locked(path)],
         "half-written files": launches.temporary_files(storage),
         "shared memory": sorted(shared_memory() - before),
     }

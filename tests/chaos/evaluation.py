@@ -208,11 +208,12 @@ class Evaluation:
 def measurement(evaluation: Evaluation, cache: Path) -> Any:
     """What the command has measured."""
     from study.evaluate import plan
+    from study.protocol.folder import StudyFolder
     from study.suites import resolve
 
     trials = [{"number": 0, "checkpoint": None}]
     suite = resolve(str(evaluation.suite))
-    (planned,) = plan("angle", evaluation.storage, trials, suite, "float32", cache, say)
+    (planned,) = plan("angle", StudyFolder(evaluation.storage), trials, suite, "float32", cache, say)
     return planned.measurement
 
 

@@ -22,6 +22,7 @@ from scipy.stats import qmc
 
 from study import stored
 from study.ledger import Ledger
+from study.protocol.folder import StudyFolder
 from study.protocol.messages import Outcome
 from study.protocol.states import ReplicateState
 from study.sampling import seed_of
@@ -101,7 +102,7 @@ class Studied:
         self.open()
 
     def open(self, **arguments: Any) -> None:
-        self.ledger = Ledger("toy", "embedded", self.study, self.folder, **arguments)
+        self.ledger = Ledger("toy", "embedded", self.study, StudyFolder(self.folder), **arguments)
 
     def die(self) -> None:
         self.ledger.journal.close()

@@ -277,11 +277,12 @@ def test_fresh_does_not_carry_on_what_another_ledger_holds(tmp_path) -> None:
 
 def test_changed_study_names_the_key(tmp_path) -> None:
     from study import spec, stored
+    from study.protocol.folder import StudyFolder
 
     storage = tmp_path / "studies" / "splade_k_search"
     storage.mkdir(parents=True)
     _, begun = spec.load(spec.available()["splade_k_search"], None, {}, {})
-    stored.open_study(stored.default_url(storage), "splade_k_search", begun)
+    stored.open_study(stored.default_url(StudyFolder(storage)), "splade_k_search", begun)
     done = command(tmp_path, "splade_k_search", "--set", "steps=7")
     refused(done, r"config\.steps was \d+, now 7.*--fresh")
 

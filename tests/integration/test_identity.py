@@ -20,6 +20,7 @@ from study.display import final_text
 from study.lease import Deposed, Holder, Lease
 from study.ledger import Ledger
 from study.lock import Held
+from study.protocol.folder import StudyFolder
 from study.protocol.messages import Outcome
 from study.protocol.states import ReplicateState
 from study.run import Session
@@ -53,7 +54,7 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 def opened(name: str, storage: Path, url: str | None = None, **more) -> Ledger:
     _, study = spec.load(Path(f"{name}.py"), None, {}, {})
-    return Ledger(name, "embedded", study, storage.resolve(), url, **more)
+    return Ledger(name, "embedded", study, StudyFolder(storage.resolve()), url, **more)
 
 
 def trained(ledger: Ledger, value: float = 0.5, end: bool = True) -> int:
@@ -167,7 +168,7 @@ def test_a_folder_whose_ledger_was_deleted_is_refused(folder, command, ids) -> N
 
 def test_a_ledger_of_another_study_of_the_same_name_is_refused(folder, command) -> None:
     mine, other = finished("one", folder / "x"), finished("one", folder / "y")
-    url = default_url(folder / "y")
+    url = default_url(StudyFolder(folder / "y"))
     assert_refused(command("one.py", "--storage", "x", "--ledger", url), mine, other)
     with pytest.raises(Refused, match=f"{mine}.*{other}"):
         opened("one", folder / "x", url)
@@ -175,7 +176,7 @@ def test_a_ledger_of_another_study_of_the_same_name_is_refused(folder, command) 
 
 def test_a_healthy_study_is_not_set_aside_for_a_ledger_whose_trials_all_failed(folder, command) -> None:
     """A study that has learnt nothing is begun again with another definition, in its own folder only."""
-    mine, url = finished("one", folder / "x"), default_url(folder / "y")
+    mine, url = finished("one", folder / "x"), default_url(StudyFolder(folder / "y"))
     ledger = opened("one", folder / "y", url)
     number = ledger.ask()
     ledger.begin(number)
@@ -423,7 +424,7 @@ def test_of_several_heads_on_an_empty_database_one_begins(folder, request, datab
             ready.wait()
             existing_study(url, "one", study)
             try:
-                begun.append(Ledger("one", "embedded", study, storage, url))
+                begun.append(Ledger("one", "embedded", study, StudyFolder(storage), url))
             except Held as error:
                 refused.append(str(error))
 
@@ -456,7 +457,7 @@ def test_a_head_that_was_replaced_writes_nothing_and_stops_its_gangs(folder) -> 
     ledger = opened("one", folder / "x", head=replace(here, begun=here.begun - 1))
     number = trained(ledger, end=False)
     entries = (folder / "x" / "journal.jsonl").read_bytes()
-    new = Lease(default_url(folder / "x"), "one", here)
+    new = Lease(default_url(StudyFolder(folder / "x")), "one", here)
     told = ledger.report(number, 1, 0, [{"step": 3, "time": 1, "metrics": {"ndcg_at_10": 0.5}}])
     assert told.startswith(f"the study was taken over by process {here.pid} on")
     with pytest.raises(Deposed):
@@ -522,8 +523,8 @@ def test_a_moved_folder_carries_on_with_its_models(folder, command, ids) -> None
         "trials/0001/replicate-0/step-00000002",
     ]
     ledger.conclude()
-    session = types.SimpleNamespace(storage=folder / "b")
-    report = types.SimpleNamespace(write=lambda storage: storage / "report.html")
+    session = types.SimpleNamespace(storage=StudyFolder(folder / "b"))
+    report = types.SimpleNamespace(write=lambda storage: storage.report)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("study.report.write", report.write)
         assert Session._artifacts(session, None) == [
@@ -542,7 +543,7 @@ def test_the_answer_of_a_moved_folder_names_its_model_where_it_is(folder) -> Non
     old = summary["trials"][best]["checkpoint"]
     summary["trials"][best]["checkpoint"] = str(folder / "a" / old)
     (folder / "a").rename(folder / "b")
-    assert f"best model: {folder / 'b' / old}\n" in final_text(summary, folder / "b" / "report.html")
+    assert f"best model: {folder / 'b' / old}\n" in final_text(summary, StudyFolder(folder / "b"))
 
 
 def test_a_copy_is_refused_while_the_original_is_there(folder, command) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from study import inputs, moved, run, stored
 from study.ledger import Ledger
+from study.protocol.folder import StudyFolder
 from study.protocol.messages import Outcome
 from study.protocol.states import ReplicateState
 from study.space import explore
@@ -159,7 +160,7 @@ class Launch:
     """What a launch in `folder` does about its inputs, up to the first trial."""
 
     def __init__(self, folder: Path, storage: Path, asked: Study | None = None, facts: dict[str, str] = FACTS) -> None:
-        self.url = stored.default_url(storage)
+        self.url = stored.default_url(StudyFolder(storage))
         self.study = inputs.located(asked or study(), folder)
         self.space = explore(self.study)
         inputs.check(self.study, self.space)
@@ -169,9 +170,8 @@ class Launch:
         contents = inputs.contents(self.study, self.space)
         self.before.check("s", self.study, self.space, facts, contents)
         # The actor gets its arguments by pickle.
-        self.ledger = Ledger(
-            "s", "embedded", pickle.loads(cloudpickle.dumps(self.known)), storage, self.url, moves=self.before.moves
-        )
+        known = pickle.loads(cloudpickle.dumps(self.known))
+        self.ledger = Ledger("s", "embedded", known, StudyFolder(storage), self.url, moves=self.before.moves)
         self.ledger.prepared(facts, {}, contents)
 
     def trial(self, error: str | None = None) -> tuple[dict, dict]:
@@ -428,7 +428,7 @@ def test_a_dry_run_says_what_moved_and_what_is_begun_again(here, capsys) -> None
 
     def begun() -> Ledger:
         _, _, profile, asked = run.requested(run.parser().parse_args(["splade_k_search", *wanted]))
-        return Ledger("splade_k_search", profile, asked, storage)
+        return Ledger("splade_k_search", profile, asked, StudyFolder(storage))
 
     ledger = begun()
     number = ledger.ask()

@@ -20,6 +20,7 @@ from pydantic import model_validator
 from study.evaluate import trial_configs
 from study.ledger import FUTILE, Ledger
 from study.lock import Held
+from study.protocol.folder import StudyFolder
 from study.protocol.journal import Ended, Metrics
 from study.protocol.messages import HandOut, Outcome
 from study.protocol.states import ReplicateState
@@ -91,7 +92,7 @@ def toy(**changes) -> Study:
 
 
 def opened(storage: Path, study: Study | None = None, **arguments) -> Ledger:
-    return Ledger("toy", "embedded", study or toy(), storage, **arguments)
+    return Ledger("toy", "embedded", study or toy(), StudyFolder(storage), **arguments)
 
 
 def dies(ledger: Ledger) -> None:
@@ -239,10 +240,10 @@ def test_the_sequence_of_trials_is_that_of_sqlite(tmp_path) -> None:
 
 def test_studies_of_different_names_share_a_database(tmp_path) -> None:
     ledger, other = opened(tmp_path / "one"), tmp_path / "other"
-    url = default_url(tmp_path / "one")
+    url = default_url(StudyFolder(tmp_path / "one"))
     run_trial(ledger, 0.4)
     number = ledger.ask()
-    second = Ledger("second", "embedded", toy(budget=Budget(trials=1)), other, url)
+    second = Ledger("second", "embedded", toy(budget=Budget(trials=1)), StudyFolder(other), url)
     assert second.id != ledger.id
     assert run_trial(second, 0.9) == 0
     assert second.ask() is None
@@ -251,7 +252,7 @@ def test_studies_of_different_names_share_a_database(tmp_path) -> None:
     again = opened(tmp_path / "one", url=url)
     assert again.ask() == number == 1
     assert [t["values"].get("ndcg_at_10") for t in again.summary()["trials"]] == [0.4, None]
-    again = Ledger("second", "embedded", toy(budget=Budget(trials=1)), other, url)
+    again = Ledger("second", "embedded", toy(budget=Budget(trials=1)), StudyFolder(other), url)
     assert again.ask() is None
     assert [t["values"]["ndcg_at_10"] for t in again.summary()["trials"]] == [0.9]
 
@@ -453,7 +454,7 @@ def test_more_trials_add_to_a_finished_study(tmp_path) -> None:
     assert ledger.conclude()["status"] == "finished"
     ledger.close([], 0)
     study = toy(budget=Budget(trials=2))
-    assert outlook(existing_study(default_url(tmp_path), "toy", study), study).new == 1
+    assert outlook(existing_study(default_url(StudyFolder(tmp_path)), "toy", study), study).new == 1
     again = opened(tmp_path, study)
     assert run_trial(again) == 1
     assert again.ask() is None
@@ -521,7 +522,7 @@ def test_parameters_that_the_config_refuses_fail_their_trial_alone(tmp_path, mon
     # Its parameters make no config, which nobody asks for.
     monkeypatch.setattr(sys.modules["trainables.toy.config"], "Config", Picky, raising=False)
     monkeypatch.setattr(Picky, "refused", lambda config: config.k == k)
-    assert set(trial_configs("toy", tmp_path, {0, 2})) == {0, 2}
+    assert set(trial_configs("toy", StudyFolder(tmp_path), {0, 2})) == {0, 2}
     dies(ledger)
     again = opened(tmp_path, toy(config=Picky(steps=10)))
     assert run_trial(again) == 3
@@ -639,7 +640,7 @@ def test_a_study_from_before_there_was_a_key_is_carried_on(tmp_path) -> None:
     ledger._study.set_user_attr("definition", earlier)
     ledger._study.set_user_attr("at_default", [])
     dies(ledger)
-    url = default_url(storage)
+    url = default_url(StudyFolder(storage))
     with pytest.raises(Refused, match=r": config\.width was absent, now 8\. Undo"):
         existing_study(url, "toy", toy(points=study.points, config=ToyConfig(steps=10, width=8)))
     assert existing_study(url, "toy", study) is not None
@@ -717,7 +718,7 @@ def test_newer_format_is_refused(tmp_path) -> None:
     ledger._study.set_user_attr("format", 99)
     dies(ledger)
     with pytest.raises(Refused, match="format 99"):
-        existing_study(default_url(tmp_path), "toy", toy())
+        existing_study(default_url(StudyFolder(tmp_path)), "toy", toy())
 
 
 def test_second_ledger_is_refused_by_name_of_the_first(tmp_path, monkeypatch) -> None:
@@ -824,7 +825,7 @@ def test_a_study_keeps_its_checkpoints_where_they_are(tmp_path, first, then, mes
     with pytest.raises(Refused, match=message):
         opened(tmp_path, checkpoints=then)
     with pytest.raises(Refused, match=message):
-        existing_study(default_url(tmp_path), "toy", toy(), then)
+        existing_study(default_url(StudyFolder(tmp_path)), "toy", toy(), then)
     opened(tmp_path, checkpoints=first).close([], 0)
 
 

@@ -27,6 +27,7 @@ from study import evaluate, identity, report, run
 from study.journal import Journal
 from study.ledger import Ledger
 from study.lock import Lock
+from study.protocol.folder import StudyFolder
 from study.protocol.journal import Damaged
 from study.protocol.messages import Outcome
 from study.spec import load
@@ -50,7 +51,7 @@ STUDY = {"embedded": Study(question="Which k?", trainer="splade", parameter="k",
 
 def opened(folder: Path, **arguments: Any) -> Ledger:
     _, study = load(folder / "tiny.py", None, {}, {})
-    return Ledger("tiny", "embedded", study, folder / "studies" / "tiny", **arguments)
+    return Ledger("tiny", "embedded", study, StudyFolder(folder / "studies" / "tiny"), **arguments)
 
 
 def result(value: float) -> dict[str, Any]:
@@ -90,7 +91,7 @@ def finished(tmp_path_factory) -> Path:
     State("sqlite:///mlflow.db", "tiny", ledger.id, offset=storage.joinpath("journal.jsonl").stat().st_size).save(
         storage / "tracking.json"
     )
-    report.write(storage)
+    report.write(StudyFolder(storage))
     (storage / "cache").mkdir()
     (storage / "logs").mkdir()
     (storage / "logs" / "driver.log").write_text("")
@@ -323,7 +324,7 @@ def test_a_damaged_view_is_made_again(study, name, damage) -> None:
     after = json.loads((study / "summary.json").read_text())
     assert (after["trials"], after["best"]) == (before["trials"], before["best"])
     if name == "report.html":
-        report.write(study)
+        report.write(StudyFolder(study))
         assert "Which k?" in (study / name).read_text()
 
 
@@ -354,7 +355,7 @@ def test_a_folder_that_came_from_one_of_another_user_is_carried_on(study, tmp_pa
 
     def overtake() -> tuple[object, str]:
         try:
-            return identity.check_launch(study, record["id"], overtaken, "the ledger"), ""
+            return identity.check_launch(StudyFolder(study), record["id"], overtaken, "the ledger"), ""
         except Refused as error:
             return WRONG, f"error: {error}\n"
 

@@ -10,6 +10,7 @@ import pytest
 
 from study import spec, stored
 from study.executor import BELOW, RANDOM, SOCKET_BYTES, temporary_folder
+from study.protocol.folder import StudyFolder
 from study.tracking_uri import check_uri
 from study.uris import absolute_uri, sqlite_path, sqlite_uri
 from study.words import mlflow_hint
@@ -23,13 +24,13 @@ def test_a_ledger_is_in_its_folder_whatever_that_is_called(tmp_path, name) -> No
     folders = [tmp_path / name, tmp_path / "other"]
     for folder in folders:
         folder.mkdir()
-    made = stored.open_study(stored.default_url(folders[0]), "k", study)
+    made = stored.open_study(stored.default_url(StudyFolder(folders[0])), "k", study)
     assert [path.name for path in tmp_path.rglob("*.db")] == ["ledger.db"]
     assert (folders[0] / "ledger.db").exists()
-    found = stored.existing_study(stored.default_url(folders[0]), "k", study)
+    found = stored.existing_study(stored.default_url(StudyFolder(folders[0])), "k", study)
     assert found.user_attrs["id"] == made.user_attrs["id"]
-    assert stored.existing_study(stored.default_url(folders[1]), "k", study) is None
-    stored.check_url(stored.default_url(folders[0]))
+    assert stored.existing_study(stored.default_url(StudyFolder(folders[1])), "k", study) is None
+    stored.check_url(stored.default_url(StudyFolder(folders[0])))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from study.display import Display, final_text
+from study.protocol.folder import StudyFolder
 
 
 class Clock:
@@ -66,7 +67,7 @@ def test_plain_lines_say_each_event_once() -> None:
     pruned = trial(2, "pruned", 50, reason="pruned at step 50: lags behind", values={"ndcg_at_10": 0.2})
     last = summary(ended, collapsed, pruned, status="finished", best=(0,))
     display.update(last)
-    display.close(last, Path("studies/demo/report.html"))
+    display.close(last, StudyFolder(Path("studies/demo")))
     assert stream.getvalue().splitlines() == [
         "trial 0 (k = 1) started",
         "trial 0 (k = 1) step 50/100: nDCG@10 0.300, loss 2.100",
@@ -205,8 +206,8 @@ def test_final_text_of_other_endings(trials: tuple[dict[str, Any], ...], status:
 def test_the_last_lines_name_the_folder_of_the_best_model() -> None:
     def last(checkpoint: str) -> list[str]:
         best = trial(3, "complete", 100, values=DONE, checkpoint=checkpoint)
-        report = Path("/data/studies/demo/report.html")
-        return final_text(summary(best, status="finished", best=(3,)), report).splitlines()
+        storage = StudyFolder(Path("/data/studies/demo"))
+        return final_text(summary(best, status="finished", best=(3,)), storage).splitlines()
 
     folder = "/data/studies/demo/trials/0003/replicate-0/model"
     for checkpoint in (folder, "trials/0003/replicate-0/model"):

@@ -15,6 +15,7 @@ from study.answer import answer
 from study.display import final_text
 from study.findings import Findings
 from study.paired import over_seeds_and_items, sentence
+from study.protocol.folder import StudyFolder
 
 SIZES = (16, 64)
 
@@ -105,7 +106,7 @@ def test_the_interval_over_seeds_and_pairs_holds_the_difference_and_is_symmetric
 
 def test_effects_sizes_and_holm(tmp_path) -> None:
     write(tmp_path, REAL)
-    (contrast,) = Findings(tmp_path).contrasts
+    (contrast,) = Findings(StudyFolder(tmp_path)).contrasts
     assert contrast.metric == "test.spearman"
     assert [effect.size for effect in contrast.effects] == [16, 64, None]
     small, large, whole = contrast.effects
@@ -122,7 +123,7 @@ def test_effects_sizes_and_holm(tmp_path) -> None:
 
 def test_the_sentence_says_what_is_shown_and_what_is_not(tmp_path) -> None:
     write(tmp_path, REAL)
-    findings = Findings(tmp_path)
+    findings = Findings(StudyFolder(tmp_path))
     told = answer(findings)
     assert told.startswith(
         "split = interleaved against split = chunked: test Spearman +0.0040 on average over 2 sizes (95% CI +0.00"
@@ -133,7 +134,7 @@ def test_the_sentence_says_what_is_shown_and_what_is_not(tmp_path) -> None:
 
 def test_five_seeds_cannot_show_a_difference_and_it_is_said(tmp_path) -> None:
     write(tmp_path, {name: gaps[5:] for name, gaps in REAL.items()})
-    (contrast,) = Findings(tmp_path).contrasts
+    (contrast,) = Findings(StudyFolder(tmp_path)).contrasts
     told = sentence(contrast)
     assert "better in 5 of 5 seeds, p = 0.062), no difference shown." in told
     assert told.endswith("5 seeds cannot show one: no exact test on them goes below p = 0.0625.")
@@ -141,13 +142,13 @@ def test_five_seeds_cannot_show_a_difference_and_it_is_said(tmp_path) -> None:
 
 def test_six_seeds_are_too_few_for_holm_over_two_sizes(tmp_path) -> None:
     write(tmp_path, {name: gaps[4:] for name, gaps in REAL.items()})
-    told = sentence(Findings(tmp_path).contrasts[0])
+    told = sentence(Findings(StudyFolder(tmp_path)).contrasts[0])
     assert told.endswith("Corrected for 2 sizes, 6 seeds cannot show one: no p goes below 0.0625.")
 
 
 def test_worse_is_called_worse(tmp_path) -> None:
     write(tmp_path, {name: [-gap for gap in gaps] for name, gaps in REAL.items()})
-    told = sentence(Findings(tmp_path).contrasts[0])
+    told = sentence(Findings(StudyFolder(tmp_path)).contrasts[0])
     assert "better in 0 of 10 seeds" in told
     assert "Worse at 64 (−0.0080" in told
 
@@ -158,17 +159,17 @@ def test_only_shared_seeds_of_unfinished_arms_are_compared(tmp_path) -> None:
     summary = json.loads(path.read_text())
     summary["trials"][1] |= {"state": "running", "replicates": summary["trials"][1]["replicates"][:3]}
     path.write_text(json.dumps(summary | {"status": "running"}))
-    findings = Findings(tmp_path)
+    findings = Findings(StudyFolder(tmp_path))
     assert findings.contrasts[0].seeds == (0, 1, 2)
     assert answer(findings).startswith("Still running. split = interleaved against")
     summary["trials"][1]["replicates"] = summary["trials"][1]["replicates"][:1]
     path.write_text(json.dumps(summary))
-    assert Findings(tmp_path).contrasts == []
+    assert Findings(StudyFolder(tmp_path)).contrasts == []
 
 
 def test_the_report_shows_arms_differences_and_tests(tmp_path) -> None:
     write(tmp_path, REAL | {"pearson": ten(0.0), "pearson_16": ten(0.0), "pearson_64": ten(0.0)})
-    page = report.write(tmp_path).read_text()
+    page = report.write(StudyFolder(tmp_path)).read_text()
     for name in ("paired_means", "paired_differences"):
         assert (tmp_path / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
     assert "test Pearson: split = interleaved against split = chunked" in page
@@ -179,18 +180,18 @@ def test_the_report_shows_arms_differences_and_tests(tmp_path) -> None:
 
 def test_a_metric_without_sizes_and_another_design(tmp_path) -> None:
     write(tmp_path / "plain", {"spearman": ten(0.004)}, items=False)
-    (contrast,) = Findings(tmp_path / "plain").contrasts
+    (contrast,) = Findings(StudyFolder(tmp_path / "plain")).contrasts
     assert contrast.sizes == ()
     assert contrast.whole.crossed is None
     assert "test Spearman +0.0040 (95% CI" in sentence(contrast)
-    report.write(tmp_path / "plain")
+    report.write(StudyFolder(tmp_path / "plain"))
     write(tmp_path / "search", REAL, design="search")
-    assert Findings(tmp_path / "search").contrasts == []
-    assert answer(Findings(tmp_path / "search")).startswith("Best split = interleaved")
+    assert Findings(StudyFolder(tmp_path / "search")).contrasts == []
+    assert answer(Findings(StudyFolder(tmp_path / "search"))).startswith("Best split = interleaved")
 
 
 def test_terminal_gives_the_difference_and_no_best_arm(tmp_path) -> None:
     write(tmp_path, REAL)
-    text = final_text(json.loads((tmp_path / "summary.json").read_text()), tmp_path / "report.html")
-    assert text.splitlines()[0] == answer(Findings(tmp_path))
+    text = final_text(json.loads((tmp_path / "summary.json").read_text()), StudyFolder(tmp_path))
+    assert text.splitlines()[0] == answer(Findings(StudyFolder(tmp_path)))
     assert "Best split" not in text

@@ -10,6 +10,7 @@ import pytest
 
 from study import evaluate, profiles, report, run, spec, stored
 from study.journal import Journal
+from study.protocol.folder import StudyFolder
 from study.protocol.journal import StudyBegun
 
 STUDY = """
@@ -38,7 +39,7 @@ def begun(folder: str, name: str, profile: str) -> None:
     storage = Path(folder)
     storage.mkdir(parents=True)
     _, study = spec.load(Path("mine.py"), profile, {}, {})
-    stored.open_study(stored.default_url(storage), name, study)
+    stored.open_study(stored.default_url(StudyFolder(storage)), name, study)
     (storage / "summary.json").write_text(json.dumps({"study": name, "profile": profile}))
 
 

@@ -18,6 +18,7 @@ import scipy.stats
 from study import report, significance
 from study.answer import accounts, answer, caveats, notes
 from study.findings import Findings
+from study.protocol.folder import StudyFolder
 from study.words import label, meanings
 from trainables import trainers
 
@@ -32,7 +33,7 @@ K_STUDY, write_study = synthetic.K_STUDY, synthetic.write_study
 @pytest.fixture
 def k_study(tmp_path: Path) -> Findings:
     write_study(tmp_path, K_STUDY)
-    return Findings(tmp_path)
+    return Findings(StudyFolder(tmp_path))
 
 
 def test_mean_agrees_with_scipy() -> None:
@@ -86,13 +87,13 @@ def test_interval_and_comparisons_come_from_the_per_query_values(k_study: Findin
 
 def test_replicates_are_averaged_per_query(tmp_path: Path) -> None:
     write_study(tmp_path, K_STUDY, seeds=3)
-    findings = Findings(tmp_path)
+    findings = Findings(StudyFolder(tmp_path))
     assert findings.interval is not None
     assert findings.interval.value == pytest.approx(0.431)
     assert (findings.interval.items, findings.interval.seeds) == (200, 3)
     assert "over 3 seeds × 200 queries)" in answer(findings)
     assert "hold for other seeds and other queries" in " ".join(notes(findings))
-    assert "3 seeds × 200 queries of the test split" in report.write(tmp_path).read_text()
+    assert "3 seeds × 200 queries of the test split" in report.write(StudyFolder(tmp_path)).read_text()
     assert findings.seeds == 3
     assert not any("One seed" in text for text in [*caveats(findings), *notes(findings)])
 
@@ -106,26 +107,26 @@ def test_no_difference_is_called_none(tmp_path: Path) -> None:
             4.0: {"test": 0.299, "untrained": 0.2},
         },
     )
-    findings = Findings(tmp_path)
+    findings = Findings(StudyFolder(tmp_path))
     assert "no measurable difference (+0.001) to the best untrained k (k = 1, 0.300" in answer(findings)
     assert "cannot be told apart from k = 1 and k = 4" in caveats(findings)[0]
 
 
 def test_training_that_harms_is_said_to(tmp_path: Path) -> None:
     write_study(tmp_path, {1.0: {"test": 0.10, "untrained": 0.40}, 2.0: {"test": 0.05, "untrained": 0.2}})
-    text = answer(Findings(tmp_path))
+    text = answer(Findings(StudyFolder(tmp_path)))
     assert "training made it worse: −0.300 against the best untrained k (k = 1, 0.400; paired p < 0.001)" in text
 
 
 def test_a_best_value_at_the_end_of_the_range_is_a_caveat(tmp_path: Path) -> None:
     write_study(tmp_path, {1.0: {"test": 0.2, "untrained": 0.1}, 2.0: {"test": 0.4, "untrained": 0.1}})
-    assert "It lies at the upper end of what was tried (1 to 2)" in " ".join(caveats(Findings(tmp_path)))
+    assert "It lies at the upper end of what was tried (1 to 2)" in " ".join(caveats(Findings(StudyFolder(tmp_path))))
 
 
 def test_a_rival_that_wins_on_test_is_named(tmp_path: Path) -> None:
     summary = write_study(tmp_path, {1.0: {"test": 0.2, "untrained": 0.1}, 2.0: {"test": 0.4, "untrained": 0.1}})
     (tmp_path / "summary.json").write_text(json.dumps(summary | {"best": [0]}))
-    assert "chosen on validation; on the test queries k = 2 did better" in caveats(Findings(tmp_path))[0]
+    assert "chosen on validation; on the test queries k = 2 did better" in caveats(Findings(StudyFolder(tmp_path)))[0]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_a_rival_that_wins_on_test_is_named(tmp_path: Path) -> None:
 )
 def test_an_unfinished_study_is_said_to_be(tmp_path: Path, status: str, opening: str) -> None:
     write_study(tmp_path, K_STUDY, status=status, planned_trials=20)
-    findings = Findings(tmp_path)
+    findings = Findings(StudyFolder(tmp_path))
     assert answer(findings).startswith(opening)
     assert accounts(findings).startswith("9 of 20 trials: ")
 
@@ -159,14 +160,14 @@ def test_an_unfinished_study_is_said_to_be(tmp_path: Path, status: str, opening:
 def test_a_study_without_a_result(tmp_path: Path, state: str, text: str) -> None:
     spec = {"state": state, "reason": "loss is nan\nTraceback", "untrained": 0.1, "steps": 20}
     write_study(tmp_path, {1.0: spec, 2.0: spec})
-    assert answer(Findings(tmp_path)) == f"{text} First reason (k = 1): loss is nan."
-    assert text in report.write(tmp_path).read_text()
+    assert answer(Findings(StudyFolder(tmp_path))) == f"{text} First reason (k = 1): loss is nan."
+    assert text in report.write(StudyFolder(tmp_path)).read_text()
 
 
 def test_a_study_that_has_only_begun(tmp_path: Path) -> None:
     write_study(tmp_path, {}, status="running", planned_trials=9)
-    assert answer(Findings(tmp_path)) == "Still running. No result yet: no trial has ended."
-    assert "None yet." in report.write(tmp_path).read_text()
+    assert answer(Findings(StudyFolder(tmp_path))) == "Still running. No result yet: no trial has ended."
+    assert "None yet." in report.write(StudyFolder(tmp_path)).read_text()
 
 
 def test_matched_cost_takes_the_best_evaluation_within_each_level(k_study: Findings) -> None:
@@ -189,7 +190,7 @@ def test_curves_read_the_journal_with_its_non_finite_values_and_half_a_line(k_st
     assert len(k_study.curves[3].signals["loss"]) == 200
     with (tmp_path / "journal.jsonl").open("a") as journal:
         journal.write('{"op":"metrics","trial":3,"replicate":0,"records":[{"st')
-    assert Findings(tmp_path).curves[3] == k_study.curves[3]
+    assert Findings(StudyFolder(tmp_path)).curves[3] == k_study.curves[3]
 
 
 class _Page(HTMLParser):
@@ -210,7 +211,7 @@ class _Page(HTMLParser):
 
 def test_the_page_stands_alone_and_is_complete(tmp_path: Path) -> None:
     write_study(tmp_path, K_STUDY)
-    assert report.write(tmp_path) == tmp_path / "report.html"
+    assert report.write(StudyFolder(tmp_path)) == tmp_path / "report.html"
     text = (tmp_path / "report.html").read_text()
     page = _Page(text)
     assert len(page.images) == 4
@@ -228,7 +229,7 @@ def test_the_page_stands_alone_and_is_complete(tmp_path: Path) -> None:
 
 def test_every_metric_of_the_page_is_explained_on_it(tmp_path: Path) -> None:
     write_study(tmp_path, K_STUDY)
-    text = report.write(tmp_path).read_text()
+    text = report.write(StudyFolder(tmp_path)).read_text()
     assert "<dt>FLOPS</dt><dd>multiplications per query and document scored" in text
     assert text.count("<dt>nDCG@10</dt><dd>") == 1
 
@@ -242,7 +243,7 @@ def test_every_metric_of_a_trainer_has_an_explanation(trainer: str) -> None:
 
 def test_without_cost_there_are_no_cost_sections(tmp_path: Path) -> None:
     write_study(tmp_path, K_STUDY, cost=False)
-    text = report.write(tmp_path).read_text()
+    text = report.write(StudyFolder(tmp_path)).read_text()
     assert "FLOPS" not in text
     assert not (tmp_path / "pareto.png").exists()
 
@@ -252,11 +253,11 @@ def test_a_minimised_objective_and_a_parameter_of_words(tmp_path: Path) -> None:
     summary = write_study(tmp_path, grid, cost=False, parameter="split", metric="error", parameter_log=False)
     summary |= {"objectives": [{"name": "error", "direction": "minimize"}], "best": [1]}
     (tmp_path / "summary.json").write_text(json.dumps(summary))
-    findings = Findings(tmp_path)
+    findings = Findings(StudyFolder(tmp_path))
     assert answer(findings).startswith("Best split = interleaved: test error 0.200")
     assert "−0.300 against the best untrained split" in answer(findings)
     assert "better than the other complete trial" in caveats(findings)[0]
-    report.write(tmp_path)
+    report.write(StudyFolder(tmp_path))
 
 
 def test_a_searched_learning_rate_and_many_values(tmp_path: Path) -> None:
@@ -267,14 +268,14 @@ def test_a_searched_learning_rate_and_many_values(tmp_path: Path) -> None:
     write_study(tmp_path, grid)
     assert (
         "The learning rate was re-tuned: searched together with k as optimiser.lr."
-        in report.write(tmp_path).read_text()
+        in report.write(StudyFolder(tmp_path)).read_text()
     )
 
 
 def test_passwords_stay_out_of_the_report(tmp_path: Path) -> None:
     uri = "https://me:secret@mlflow.example/x?password=secret"
     write_study(tmp_path, K_STUDY, mlflow={"tracking_uri": uri, "experiment": "e"})
-    text = report.write(tmp_path).read_text()
+    text = report.write(StudyFolder(tmp_path)).read_text()
     assert "secret" not in text
     assert 'href="https://***@mlflow.example/x?password=***"' in text
 
@@ -300,7 +301,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 def test_a_broken_summary_is_refused(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "summary.json").write_text(content)
     with pytest.raises(ValueError, match=message):
-        report.write(tmp_path)
+        report.write(StudyFolder(tmp_path))
 
 
 def test_reading_a_report_needs_neither_torch_nor_ray() -> None:
@@ -330,7 +331,7 @@ def with_control(storage: Path, value: float) -> Findings:
     summary["trials"][-1] |= {"control": True, "params": {"objective": "none"}}
     summary["best"] = [1]
     (storage / "summary.json").write_text(json.dumps(summary))
-    return Findings(storage)
+    return Findings(StudyFolder(storage))
 
 
 def test_the_best_is_compared_with_the_control(tmp_path: Path) -> None:
@@ -355,7 +356,7 @@ def test_a_control_that_is_better_is_said_to_be(tmp_path: Path) -> None:
 
 def test_a_search_over_two_parameters_is_mapped(tmp_path: Path) -> None:
     with_control(tmp_path, 0.3)
-    page = report.write(tmp_path).read_text()
+    page = report.write(StudyFolder(tmp_path)).read_text()
     for name in ("plane_map", "importances"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert "encoder 0.70, decoder 0.30" in page

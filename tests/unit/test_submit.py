@@ -22,6 +22,7 @@ from typing import ClassVar
 import pytest
 
 from study import job, package, provenance, submit
+from study.protocol.folder import StudyFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ROOT / "tests" / "chaos" / "tiny_study.py"
@@ -172,10 +173,11 @@ def test_a_trainer_that_git_ignores_cannot_be_sent(own_trainer, capsys) -> None:
 
 
 def test_prefix_tells_studies_and_storages_apart() -> None:
-    one = job.prefix("k", Path("/shared/a"))
-    assert one == job.prefix("k", Path("/shared/a"))
-    assert len({one, job.prefix("k", Path("/shared/b")), job.prefix("j", Path("/shared/a"))}) == 3
-    assert re.fullmatch(r"my-study-[0-9a-f]{6}", job.prefix("my study", Path("/shared")))
+    a, b = StudyFolder(Path("/shared/a")), StudyFolder(Path("/shared/b"))
+    one = job.prefix("k", a)
+    assert one == job.prefix("k", a)
+    assert len({one, job.prefix("k", b), job.prefix("j", a)}) == 3
+    assert re.fullmatch(r"my-study-[0-9a-f]{6}", job.prefix("my study", a))
 
 
 def test_arguments_are_passed_on() -> None:
