@@ -178,7 +178,7 @@ class StudySummary(_Part):
     dataset: Mapping[str, str] = {}
     """Names, sizes and identities (sha256) of the inputs."""
     tracking: Tracking = Tracking()
-    """Where the study is recorded run by run."""
+    """The server or store that has its runs, and how far it has them."""
     updated: datetime
     """When this was written: UTC, ISO 8601."""
 
