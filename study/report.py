@@ -80,7 +80,7 @@ def write(storage: Path) -> Path:
         figures=_figures(findings),
         columns=_columns(findings),
         legend=meanings(name for trial in findings.trials for name in trial.values),
-                matched=findings.matched(),
+        matched=findings.matched(),
         stopped=[t for t in findings.trials if t.state not in (TrialState.COMPLETE, TrialState.RUNNING)],
         costs=_costs(findings.summary),
         notes=notes(findings),

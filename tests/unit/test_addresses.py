@@ -78,7 +78,7 @@ def test_no_file_is_none_in_any_folder(uri) -> None:
     ],
 )
 def test_no_secret_is_passed_around_with_a_report(uri, shown) -> None:
-    assert mlflow_hint({"mlflow": {"tracking_uri": uri}}).removeprefix("mlflow ui --backend-store-uri ") == shown
+    assert viewer(uri).removeprefix("mlflow ui --backend-store-uri ") == shown
 
 
 def test_settings_of_an_address_are_kept() -> None:
