@@ -106,7 +106,9 @@ def take(storage: StudyFolder, study_id: str, rows: Mapping[int, Row]) -> None:
                 # What is damaged is passed over by the trial, too.
                 continue
             whose = f"study {content['study']}" if content.get("study") else "no study"
-            raise Refused(f"{path} belongs to {whose}, but trial {folder.trial} is one of {study_id}; move it elsewhere")
+            raise Refused(
+                f"{path} belongs to {whose}, but trial {folder.trial} is one of {study_id}; move it elsewhere"
+            )
     place = {"id": study_id, "host": socket.gethostname(), "folder": str(storage)}
     if _recorded(storage) != place:
         write_whole(storage.identity, json.dumps(place))

@@ -8,13 +8,13 @@ profile that was begun in `studies/NAME`, as all of them once were, is carried o
 from __future__ import annotations
 
 import glob
-import json
 import re
 from contextlib import suppress
 from pathlib import Path
 
 from study.protocol.folder import StudyFolder
 from study.protocol.journal import Unreadable
+from study.protocol.summary import read
 
 STUDIES = Path("studies")
 PROFILE = re.compile(r"[A-Za-z][\w-]*")
@@ -36,9 +36,9 @@ def begun(folder: Path) -> tuple[str, str] | None:
     neither can be read.
     """
     try:
-        summary = json.loads(StudyFolder(folder).summary.read_text())
-        return summary["study"], summary["profile"]
-    except (OSError, ValueError, KeyError, TypeError):
+        summary = read(StudyFolder(folder).summary)
+        return summary.study, summary.profile
+    except ValueError:
         storage = StudyFolder(folder.absolute())
         opening = storage.first_entry() if storage.journal.is_file() else None
         tags = opening.tags if opening else {}
