@@ -18,12 +18,11 @@ from typing import Any
 
 import ray
 from ray import tune
-from ray._private.state import state as cluster_state
 from ray.autoscaler.sdk import request_resources
 from ray.tune.result import EXPR_RESULT_FILE
 from ray.tune.search import Searcher
 
-from study import trial
+from study import private_names, trial
 from study.lease import Holder
 from study.ledger import Ledger
 from study.nodes import per_worker, room
@@ -36,8 +35,8 @@ from trainables.digests import text_digest
 
 log = logging.getLogger(__name__)
 
-HEAD = "node:__internal_head__"
-"""A resource of the head node alone; a thousandth of it pins the small processes of a study there."""
+PINNED = 0.001
+"""Of the resource that the head node has one of: pins the small processes of a study there."""
 
 OWN_CLUSTER = {
     # One machine, one user, a few minutes: no usage report, no event export, nobody who takes nodes away.
@@ -113,8 +112,7 @@ class Engine:
                 num_cpus=len(os.sched_getaffinity(0)),
                 object_store_memory=200 * 2**20,
                 include_dashboard=False,
-                _temp_dir=self._temporary,
-                **quiet,
+                **(quiet | {private_names.TEMPORARY_FOLDER: self._temporary}),
             )
 
     def open_ledger(self, **arguments: Any) -> Any:
@@ -174,7 +172,7 @@ class Engine:
         )
         searcher = LedgerSearcher(self.ledger, setting)
         tuner = tune.Tuner(
-            tune.with_resources(trial.launch, tune.PlacementGroupFactory([{HEAD: 0.001}])),
+            tune.with_resources(trial.launch, tune.PlacementGroupFactory([{private_names.HEAD: PINNED}])),
             tune_config=tune.TuneConfig(
                 search_alg=searcher,
                 num_samples=-1,
@@ -302,7 +300,7 @@ class NoMetrics(tune.Callback):
 
 def alive() -> list[dict[str, Any]]:
     """The nodes of the cluster that are there and will stay, as far as Ray was told."""
-    leaving = cluster_state.get_draining_nodes()
+    leaving = private_names.draining_nodes()
     return [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving]
 
 

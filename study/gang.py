@@ -8,21 +8,23 @@ cluster that a study starts for itself ends with it; on a shared cluster the cle
 
 from __future__ import annotations
 
-from ray.train.v2._internal.callbacks import DatasetsCallback
-from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
-from ray.train.v2._internal.execution.context import get_train_context
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
+from study import private_names
 
-class Gang(DataParallelTrainer):
+
+class Gang(private_names.ChosenCallbacks, DataParallelTrainer):
     """A gang of workers; `own_cluster` says that the cluster ends with the study."""
 
     def __init__(self, *arguments, own_cluster: bool, **keywords) -> None:
         super().__init__(*arguments, **keywords)
-        self._unused = (DatasetsCallback, PlacementGroupCleanerCallback) if own_cluster else (DatasetsCallback,)
+        unused = [private_names.dataset_helper()]
+        if own_cluster:
+            unused.append(private_names.cleaning_helper())
+        self._unused = tuple(unused)
 
-    def _create_default_callbacks(self):
-        return [found for found in super()._create_default_callbacks() if not isinstance(found, self._unused)]
+    def chosen(self, callbacks):
+        return [callback for callback in callbacks if not isinstance(callback, self._unused)]
 
 
 def taken_away() -> str | None:
@@ -30,5 +32,4 @@ def taken_away() -> str | None:
 
     `ray.train.get_preemption_info` says the same, but only to all ranks at once and through the controller.
     """
-    info = get_train_context().preemption_context.preemption_info
-    return None if info is None else "a node of its gang is about to be taken away"
+    return "a node of its gang is about to be taken away" if private_names.node_will_go() else None

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import requests
-from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobDetails, JobSubmissionClient
 
+from study import private_names
 from trainables.errors import told
 
 CONNECT_S, ANSWER_S, UPLOAD_S = 10.0, 30.0, 300.0
@@ -26,11 +26,7 @@ NOT_YET, NOT_YET_S = "try again later", 60.0
 LOST_FOR_S = 60.0
 """How long `follow` waits for a job server that does not answer."""
 
-for chatty in (
-    "ray.dashboard.modules.dashboard_sdk",
-    "ray._private.runtime_env.packaging",
-    "ray._private.authentication.authentication_token_setup",
-):
+for chatty in private_names.CHATTY:
     logging.getLogger(chatty).setLevel(logging.ERROR)
 
 
@@ -53,7 +49,7 @@ class Lost(Refused):
     """The job server that ran the job is gone."""
 
 
-class Jobs(JobSubmissionClient):
+class Jobs(private_names.OwnRequests, JobSubmissionClient):
     """The jobs of the cluster whose dashboard is at `address`, `http(s)://HOST:8265`.
 
     `verify` is False or the file or folder of the certificates to trust. A token is sent where Ray finds one:
@@ -71,7 +67,7 @@ class Jobs(JobSubmissionClient):
         self.shown = address.rstrip("/")
         self.say = say
         try:
-            maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+            private_names.use_token()
             super().__init__(address, headers=dict(headers), verify=verify)
         except AuthenticationError as error:
             # Raised where the token that RAY_AUTH_MODE or RAY_AUTH_TOKEN_PATH promises is not there.
@@ -123,21 +119,21 @@ class Jobs(JobSubmissionClient):
                     return job
             time.sleep(POLL_S)
 
-    def _do_request(self, method: str, endpoint: str, **keywords: Any) -> requests.Response:
+    def request(self, method: str, send: Callable[..., requests.Response]) -> requests.Response:
         """A server that asks for patience, as one does whose cluster has just been started, is asked again."""
-        answer, began = self._answer(method, endpoint, **keywords), time.monotonic()
+        answer, began = self._answer(method, send), time.monotonic()
         while answer.status_code >= 500 and NOT_YET in answer.text and time.monotonic() - began < NOT_YET_S:
             if time.monotonic() - began < POLL_S:
                 self.say(f"the cluster at {self.shown} is not ready yet; it is asked again for {NOT_YET_S:g} s")
             time.sleep(POLL_S)
-            answer = self._answer(method, endpoint, **keywords)
+            answer = self._answer(method, send)
         return answer
 
-    def _answer(self, method: str, endpoint: str, **keywords: Any) -> requests.Response:
+    def _answer(self, method: str, send: Callable[..., requests.Response]) -> requests.Response:
         """Ray's own request waits for ever for a server that does not answer."""
         patience = (CONNECT_S, UPLOAD_S if method == "PUT" else ANSWER_S)
         try:
-            return super()._do_request(method, endpoint, timeout=patience, **keywords)
+            return send(timeout=patience)
         except AuthenticationError as error:
             if "required" in str(error).partition(":")[0]:
                 raise Refused(f"--address {self.shown}: the cluster wants a token; {WHERE}") from error
@@ -154,7 +150,7 @@ class Jobs(JobSubmissionClient):
         except requests.RequestException as error:
             raise Refused(f"--address {self.shown}: {_reason(error)}") from error
 
-    def _raise_error(self, answer: requests.Response) -> None:
+    def refuse(self, answer: requests.Response) -> None:
         text = answer.text.strip()
         if answer.status_code == 404 and "does not exist" in text:
             raise Unknown(f"{text.splitlines()[0]} on the cluster at {self.shown}")

@@ -28,6 +28,7 @@ from study.journal import Journal
 from study.lease import Deposed, Holder, Lease
 from study.lock import Lock
 from study.moved import Moves, as_now
+from study.private_names import storage_id
 from study.protocol.folder import StudyFolder, stored_model, stored_trial
 from study.protocol.journal import Record
 from study.protocol.messages import Assignment, HandOut, Outcome
@@ -136,7 +137,7 @@ class Ledger:
     def _next(self) -> optuna.Trial | None:
         waiting = [row.number for row in self._rows.values() if not row.state.ended and row.number not in self._live]
         if waiting:
-            return optuna.Trial(self._study, self._trial_id(min(waiting)))
+            return optuna.Trial(self._study, self._storage_id(min(waiting)))
         counted = sum(not self._retried(row) for row in self._rows.values())
         retries = any(t.state == optuna.trial.TrialState.WAITING for t in self._study.get_trials(deepcopy=False))
         return self._study.ask() if counted < self.spec.budget.trials or retries else None
@@ -283,7 +284,7 @@ class Ledger:
             return
         row.checkpoint = self._newest_checkpoint(row.number)
         if len(self.spec.objectives) == 1 and replicate == 0 and not row.control and math.isfinite(value):
-            trial = optuna.Trial(self._study, self._trial_id(row.number))
+            trial = optuna.Trial(self._study, self._storage_id(row.number))
             trial.report(value, record["step"])
             last = record["step"] >= self._config(row).total_steps
             if not last and record["step"] > 0 and trial.should_prune():
@@ -386,7 +387,7 @@ class Ledger:
         """Close the trial in the journal and in Optuna; each step is skipped if it is already done."""
         self._records.trial_ended(row)
         self._wake()
-        trial = optuna.Trial(self._study, self._trial_id(row.number))
+        trial = optuna.Trial(self._study, self._storage_id(row.number))
         if self._frozen(row.number).state.is_finished():
             return
         # TPE does not look at failed trials: where the parameters are to be avoided, they are pruned to it.
@@ -613,8 +614,8 @@ class Ledger:
     def _frozen(self, number: int) -> optuna.trial.FrozenTrial:
         return self._study.get_trials(deepcopy=False)[number]
 
-    def _trial_id(self, number: int) -> int:
-        return self._frozen(number)._trial_id
+    def _storage_id(self, number: int) -> int:
+        return storage_id(self._frozen(number))
 
     def _load_row(self, trial: optuna.trial.FrozenTrial) -> Row:
         stored = trial.user_attrs.get("row")
@@ -631,7 +632,7 @@ class Ledger:
         return row
 
     def _store(self, row: Row) -> None:
-        optuna.Trial(self._study, self._trial_id(row.number)).set_user_attr("row", _finite(asdict(row)))
+        optuna.Trial(self._study, self._storage_id(row.number)).set_user_attr("row", _finite(asdict(row)))
 
     def _changed(self) -> None:
         self._write_summary()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from study import __version__
 from study.uris import masked
 
 PACKAGES = ("torch", "transformers", "ray", "optuna", "mlflow-skinny", "datasets", "ir_datasets", "ranx")
@@ -17,8 +18,10 @@ COMMIT, DIRTY = "STUDY_GIT_COMMIT", "STUDY_GIT_DIRTY"
 
 
 def tags() -> dict[str, str]:
-    """Tags for every run: git commit and state, versions, platform."""
-    found = {"python": platform.python_version(), "platform": platform.platform()}
+    """Tags for every run: git commit and state, versions of this project and of its libraries, platform."""
+    found = {
+        "version.retrieval-study": __version__, "python": platform.python_version(), "platform": platform.platform()
+    }  # fmt: skip
     for package in PACKAGES:
         try:
             found[f"version.{package}"] = importlib.metadata.version(package)

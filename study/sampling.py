@@ -10,6 +10,7 @@ from typing import Any
 import optuna
 from optuna.distributions import BaseDistribution
 
+from study.private_names import OwnPlace
 from study.space import explore
 from study.spec import Pruner, Study
 
@@ -92,7 +93,7 @@ class Sampler(optuna.samplers.BaseSampler):
         return self._inner(study, trial, param_name).sample_independent(study, trial, param_name, param_distribution)
 
 
-class _Sobol(optuna.samplers.QMCSampler):
+class _Sobol(OwnPlace, optuna.samplers.QMCSampler):
     """The point at one place of a Sobol sequence over `axes` (Joe & Kuo 2008), scrambled by the seed (Matoušek 1998).
 
     Optuna counts points in its storage instead: a trial that is suggested again after a kill would get another
@@ -103,13 +104,10 @@ class _Sobol(optuna.samplers.QMCSampler):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             super().__init__(qmc_type="sobol", scramble=True, seed=seed)
-        self._place, self._axes = place, axes
+        self.place, self._axes = place, axes
 
     def infer_relative_search_space(self, study, trial):
         return self._axes
-
-    def _find_sample_id(self, study, search_space):
-        return self._place
 
 
 def pruner(wanted: Pruner, steps: int) -> optuna.pruners.BasePruner:

@@ -12,6 +12,7 @@ from typing import Any
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
+from study.private_names import holds
 from study.spec import Study
 from study.values import plain
 from trainables import overrides
@@ -103,7 +104,7 @@ def explore(spec: Study) -> dict[str, BaseDistribution]:
     found = {name: distribution for space in seen for name, distribution in space.items()}
     for point in spec.points:
         for name, value in point.items():
-            if name not in found or not _holds(found[name], value):
+            if name not in found or not holds(found[name], value):
                 raise ValueError(f"point {point}: {name}={value!r} is not in the search space")
     if spec.sampler == "qmc":
         _check_quasi_random(seen)
@@ -149,13 +150,6 @@ def _probed(spec: Study, trial: optuna.Trial) -> dict[str, BaseDistribution]:
     except ValueError as error:
         raise ValueError(f"the search space suggests {shown(trial.params)}, which cannot be run: {error}") from None
     return trial.distributions
-
-
-def _holds(distribution: BaseDistribution, value: Any) -> bool:
-    try:
-        return distribution._contains(distribution.to_internal_repr(value))
-    except ValueError:
-        return False
 
 
 def _check_quasi_random(seen: list[dict[str, BaseDistribution]]) -> None:

@@ -22,6 +22,7 @@ from study.files import check_sqlite
 from study.lease import TABLE as LEASES
 from study.lease import known, patience
 from study.moved import ANEW, Begun, since
+from study.private_names import STORAGE_WRITES
 from study.protocol.folder import StudyFolder
 from study.protocol.states import TrialState
 from study.sampling import Sampler, control_of, pruner
@@ -123,13 +124,7 @@ def _fenced(name: str) -> Callable[..., Any]:
     return checked
 
 
-WRITES = (
-    "create_new_study", "delete_study", "set_study_user_attr", "set_study_system_attr", "_create_new_trial",
-    "_set_trial_param", "set_trial_state_values", "set_trial_intermediate_value", "set_trial_user_attr",
-    "set_trial_system_attr",
-)  # fmt: skip
-"""The methods of Optuna's storage that change the database, as its cache calls them."""
-for _name in WRITES:
+for _name in STORAGE_WRITES:
     setattr(_Fenced, _name, _fenced(_name))
 
 

@@ -100,7 +100,12 @@ def test_mlflow_has_every_step_once(finished) -> None:
         assert child.data.params["k"] == str(float(trial["params"]["k"]))
         assert child.data.params["document_length"] == "48"
         assert child.data.tags.get("stop.reason") == trial["reason"]
-        assert {"version.torch", "data.train.identity", "mlflow.source.git.commit"} <= child.data.tags.keys()
+        assert {
+            "version.retrieval-study",
+            "version.torch",
+            "data.train.identity",
+            "mlflow.source.git.commit",
+        } <= child.data.tags.keys()
         steps = [m.step for m in client.get_metric_history(child.info.run_id, "train.loss")]
         assert steps == list(range(1, trial["steps"] + 1))
     assert parent[0].info.status == "FINISHED"

@@ -20,6 +20,7 @@ RAY = {
     "study/submit.py",
     "study/trial.py",
     "study/run.py",
+    "study/private_names.py",
     "trainables/context.py",
 }
 OPTUNA = {"study/ledger.py", "study/sampling.py", "study/space.py", "study/stored.py", "study/variants.py"}

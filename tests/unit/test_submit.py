@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import importlib.metadata
 import os
 import re
 import shutil
@@ -21,7 +22,7 @@ from typing import ClassVar
 
 import pytest
 
-from study import job, package, provenance, submit
+from study import __version__, job, package, provenance, submit
 from study.protocol.folder import StudyFolder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -248,6 +249,16 @@ def test_state_of_the_checkout_travels(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv(provenance.COMMIT, "4" * 40)
     monkeypatch.setenv(provenance.DIRTY, "true")
     assert provenance.tags().items() >= {"mlflow.source.git.commit": "4" * 40, "git.dirty": "true"}.items()
+
+
+def test_the_version_is_recorded_where_nothing_is_installed(monkeypatch) -> None:
+    def missing(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    found = provenance.tags()
+    assert found["version.retrieval-study"] == __version__
+    assert "version.torch" not in found
 
 
 def test_command_of_a_run_is_recorded_without_passwords(monkeypatch) -> None:

@@ -82,8 +82,8 @@ def evaluation_sets(data: EvaluationData, cache: Path | None = None) -> dict[Spl
 def split_queries(ids: list[str], validation_fraction: float) -> tuple[list[str], list[str]]:
     """(validation, test): a query's side depends on its id and the fraction only.
 
-    >>> split_queries(["q1", "q2", "q3"], 0.5) == split_queries(["q1", "q2", "q3"], 0.5)
-    True
+    >>> split_queries(["q1", "q2", "q3"], 0.5), split_queries(["q4", "q3"], 0.5)
+    ((['q3'], ['q1', 'q2']), (['q4', 'q3'], []))
     """
     sides: tuple[list[str], list[str]] = ([], [])
     for id in ids:

@@ -1,0 +1,153 @@
+"""Every private name of Ray and Optuna that this code leans on, and what it is needed for; no other module has one.
+
+Their authors may rename them in any release. tests/unit/test_private_names.py then says which name went and what it was
+for. What is overridden is a mixin here, which gives the private method a name of ours. Neither library is imported
+before something is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+HEAD = "node:__internal_head__"
+"""Ray's resource of the node that the cluster's head runs on."""
+TEMPORARY_FOLDER = "_temp_dir"
+"""Keyword of `ray.init`: the folder of sockets and logs."""
+CHATTY = (
+    "ray.dashboard.modules.dashboard_sdk",
+    "ray._private.runtime_env.packaging",
+    "ray._private.authentication.authentication_token_setup",
+)
+"""Loggers that tell users of uploads and tokens what they cannot use."""
+STORAGE_WRITES = (
+    "create_new_study", "delete_study", "set_study_user_attr", "set_study_system_attr", "_create_new_trial",
+    "_set_trial_param", "set_trial_state_values", "set_trial_intermediate_value", "set_trial_user_attr",
+    "set_trial_system_attr",
+)  # fmt: skip
+"""The methods of Optuna's `RDBStorage` that change the database, as its cache calls them."""
+
+
+class Private(NamedTuple):
+    """A private name: the module it is in, its path there, the parameters that are given, and what it is for."""
+
+    module: str
+    path: str
+    parameters: tuple[str, ...]
+    purpose: str
+
+
+NAMES = (
+    Private("ray._private.state", "state.get_draining_nodes", (),
+            "nodes that are about to go have no room for trials"),
+    Private("ray._private.authentication.authentication_token_setup", "maybe_enable_token_auth_if_token_available",
+            ("warn_if_disabled",), "`study.submit` finds the user's token as Ray's own commands do"),
+    Private("ray.train.v2._internal.callbacks", "DatasetsCallback", (), "no helper process for Ray datasets"),
+    Private("ray.train.v2._internal.callbacks.placement_group_callback", "PlacementGroupCleanerCallback", (),
+            "no helper process beside a trial on a cluster that ends with its study"),
+    Private("ray.train.v2.api.data_parallel_trainer", "DataParallelTrainer._create_default_callbacks", ("self",),
+            "the two helper processes are left out here"),
+    Private("ray.train.v2._internal.execution.context", "get_train_context", (),
+            "a worker asks whether its node is about to go"),
+    Private("ray.train.v2._internal.execution.context", "TrainContext.preemption_context", (),
+            "a worker asks whether its node is about to go"),
+    Private("ray.train.v2._internal.execution.preemption", "PreemptionContext.preemption_info", (),
+            "a worker asks whether its node is about to go"),
+    Private("ray.job_submission", "JobSubmissionClient._do_request", ("self", "method", "endpoint"),
+            "requests of `study.submit` end when the server does not answer"),
+    Private("ray.job_submission", "JobSubmissionClient._raise_error", ("self", "r"),
+            "what the job server refuses is told in one sentence"),
+    Private("optuna.distributions", "BaseDistribution._contains", ("self", "param_value_in_internal_repr"),
+            "a given point has to be in the search space"),
+    Private("optuna.trial", "FrozenTrial._trial_id", (), "a trial is opened again by its id in the database"),
+    Private("optuna.samplers", "QMCSampler._find_sample_id", ("self", "study", "search_space"),
+            "a trial's place in the Sobol sequence is a function of its number"),
+    *(Private("optuna.storages", f"RDBStorage.{name}", ("self",), "a head that was deposed writes nothing more")
+      for name in STORAGE_WRITES),
+)  # fmt: skip
+
+
+def draining_nodes() -> Mapping[str, int]:
+    """Id of each node that Ray was told will go -> when, in milliseconds since the epoch."""
+    from ray._private.state import state
+
+    return state.get_draining_nodes()
+
+
+def use_token() -> None:
+    """Send the user's token with requests to a cluster where there is one; `AuthenticationError` where it is amiss."""
+    from ray._private.authentication.authentication_token_setup import maybe_enable_token_auth_if_token_available
+
+    maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+
+
+def dataset_helper() -> type:
+    """The callback of Ray Train that starts a process for Ray datasets."""
+    from ray.train.v2._internal.callbacks import DatasetsCallback
+
+    return DatasetsCallback
+
+
+def cleaning_helper() -> type:
+    """The callback of Ray Train that starts a process which frees the workers of a trial that is killed."""
+    from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
+
+    return PlacementGroupCleanerCallback
+
+
+def node_will_go() -> bool:
+    """Whether Ray was told that a node of this worker's gang will be taken away."""
+    from ray.train.v2._internal.execution.context import get_train_context
+
+    return get_train_context().preemption_context.preemption_info is not None
+
+
+class ChosenCallbacks:
+    """Before Ray Train's `DataParallelTrainer`: `chosen` says which of its callbacks are used."""
+
+    def chosen(self, callbacks: list[Any]) -> list[Any]:
+        raise NotImplementedError
+
+    def _create_default_callbacks(self) -> list[Any]:
+        return self.chosen(super()._create_default_callbacks())  # type: ignore[misc]
+
+
+class OwnRequests:
+    """Before Ray's `JobSubmissionClient`: `request` and `refuse` say how a server is asked and what a refusal is."""
+
+    def request(self, method: str, send: Callable[..., Any]) -> Any:
+        """The answer to a request of this HTTP method, made by `send(timeout=...)`."""
+        raise NotImplementedError
+
+    def refuse(self, answer: Any) -> None:
+        """Raise what an answer without success means."""
+        raise NotImplementedError
+
+    def _do_request(self, method: str, endpoint: str, **keywords: Any) -> Any:
+        ask = super()._do_request  # type: ignore[misc]
+        return self.request(method, lambda **more: ask(method, endpoint, **keywords, **more))
+
+    def _raise_error(self, r: Any) -> None:
+        self.refuse(r)
+
+
+class OwnPlace:
+    """Before Optuna's `QMCSampler`: the point of the sequence at `place`, whatever has been counted so far."""
+
+    place: int
+
+    def _find_sample_id(self, study: Any, search_space: Any) -> int:
+        return self.place
+
+
+def storage_id(trial: Any) -> int:
+    """The id in its database of an Optuna trial; its number is another one."""
+    return trial._trial_id
+
+
+def holds(distribution: Any, value: Any) -> bool:
+    """Whether an Optuna distribution can suggest the value."""
+    try:
+        return distribution._contains(distribution.to_internal_repr(value))
+    except ValueError:
+        return False
