@@ -18,12 +18,11 @@ from typing import Any
 import datasets
 
 from benchmarks.form_cases import REFUSED, SAME, Case, cases
-from trainables.angle.config import PairData
+from trainables.data.config import EvaluationData, PairData, TextData, TrainData
 from trainables.data.corpora import open_corpus
 from trainables.data.pairs import pair_sets
 from trainables.data.sources import evaluation_sets, training_set
 from trainables.data.text import text_set
-from trainables.recipe import EvaluationData, TextData, TrainData
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "inputs.md"
 BEGIN, END = "<!-- made by benchmarks/data_forms.py -->", "<!-- end of the forms -->"

@@ -6,8 +6,9 @@ ones. Both arms start from the same weights and see the same pairs in the same o
 """
 
 from study.spec import Budget, Objective, Pruner, Resources, Study
-from trainables.angle.config import Config, PairData
-from trainables.recipe import Optimiser
+from trainables.angle.config import Config
+from trainables.config import Optimiser
+from trainables.data.config import PairData
 
 QUESTION = "Does the interleaved split beat the chunked one, at which prefix lengths, and is the difference real?"
 ARMS = ({"split": "chunked"}, {"split": "interleaved"})

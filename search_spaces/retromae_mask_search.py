@@ -5,7 +5,8 @@ retrieval, not by its own loss. The control is fine-tuned the same without any p
 """
 
 from study.spec import Budget, Objective, Pruner, Resources, Study
-from trainables.recipe import EvaluationData, Optimiser, TextData, TrainData
+from trainables.config import Optimiser
+from trainables.data.config import EvaluationData, TextData, TrainData
 from trainables.retromae.config import Config, Pretraining
 
 QUESTION = "Which pair of mask ratios pre-trains the best retrieval encoder?"

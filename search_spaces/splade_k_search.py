@@ -6,7 +6,8 @@ to start from.
 """
 
 from study.spec import Budget, Objective, Pruner, Resources, Study
-from trainables.recipe import EvaluationData, Optimiser, TrainData
+from trainables.config import Optimiser
+from trainables.data.config import EvaluationData, TrainData
 from trainables.splade.config import Config
 
 QUESTION = "Which rescale factor k makes this encoder trainable as SPLADE?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from study.spec import Study
 from trainables import overrides
-from trainables.recipe import TrainerConfig
+from trainables.config import TrainerConfig
 from trainables.shapes import Shape, shape_of
 
 PEAK = {"V100": 125e12, "T4": 65e12, "L4": 121e12, "A10G": 70e12, "A100": 312e12, "H100": 989e12, "H200": 989e12}

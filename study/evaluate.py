@@ -40,7 +40,7 @@ from study.run import resource_changes, unused
 from study.screen import View, keep_screen, listen
 from study.suites import SUITES, Dataset, Suite, resolve
 from study.tracking_uri import check_uri
-from study.uris import absolute_uri, masked
+from study.uris import absolute_uri, redacted
 from trainables import overrides, trainers
 from trainables.arguments import parsed
 from trainables.data.corpora import open_corpus
@@ -304,10 +304,10 @@ def tracking_uri(given: str | None, summary: StudySummary) -> str | None:
     """
     recorded = summary.tracking.uri
     uri = absolute_uri(given or os.environ.get("MLFLOW_TRACKING_URI") or "")
-    if masked(uri) == absolute_uri(recorded or ""):
+    if redacted(uri) == absolute_uri(recorded or ""):
         return uri
     if given:
-        raise ValueError(f"--tracking-uri {masked(given)}: the runs of {summary.study} are at {recorded}")
+        raise ValueError(f"--tracking-uri {redacted(given)}: the runs of {summary.study} are at {recorded}")
     return recorded
 
 
@@ -333,7 +333,7 @@ def _record(
         check_uri(uri)
         record(uri, run_id, runs, suite, tabled(results), measured_at, tables)
     except Exception as error:
-        screen.say(f"not recorded in MLflow: {masked(told(error, 300))}; the same command tries again")
+        screen.say(f"not recorded in MLflow: {redacted(told(error, 300))}; the same command tries again")
 
 
 def _measure(

@@ -33,19 +33,19 @@ for chatty in private_names.CHATTY:
 WHERE = "give the token as RAY_AUTH_TOKEN, as the file RAY_AUTH_TOKEN_PATH or in ~/.ray/auth_token"
 
 
-class Refused(ValueError):
+class JobServerError(ValueError):
     """The job server cannot or will not do what was asked."""
 
 
-class Unavailable(Refused):
+class Unavailable(JobServerError):
     """The job server does not answer now; it may later."""
 
 
-class Unknown(Refused):
+class Unknown(JobServerError):
     """The job server has no such job."""
 
 
-class Lost(Refused):
+class Lost(JobServerError):
     """The job server that ran the job is gone."""
 
 
@@ -71,9 +71,9 @@ class Jobs(private_names.OwnRequests, JobSubmissionClient):
             super().__init__(address, headers=dict(headers), verify=verify)
         except AuthenticationError as error:
             # Raised where the token that RAY_AUTH_MODE or RAY_AUTH_TOKEN_PATH promises is not there.
-            raise Refused(f"{str(error).partition('. ')[0]}; {WHERE}") from error
+            raise JobServerError(f"{str(error).partition('. ')[0]}; {WHERE}") from error
         except (RuntimeError, requests.HTTPError, json.JSONDecodeError, KeyError, TypeError) as error:
-            raise Refused(
+            raise JobServerError(
                 f"--address {self.shown}: the server there is not Ray's job server ({told(error, 200)})"
             ) from error
 
@@ -136,26 +136,26 @@ class Jobs(private_names.OwnRequests, JobSubmissionClient):
             return send(timeout=patience)
         except AuthenticationError as error:
             if "required" in str(error).partition(":")[0]:
-                raise Refused(f"--address {self.shown}: the cluster wants a token; {WHERE}") from error
-            raise Refused(
+                raise JobServerError(f"--address {self.shown}: the cluster wants a token; {WHERE}") from error
+            raise JobServerError(
                 f"--address {self.shown}: the cluster was started with another token than ours; {WHERE}"
             ) from error
         except requests.exceptions.SSLError as error:
-            raise Refused(
+            raise JobServerError(
                 f"--address {self.shown}: its certificate is not trusted ({_reason(error)}); --verify FILE names the "
                 "certificates to trust"
             ) from error
         except (requests.ConnectionError, requests.Timeout) as error:
             raise Unavailable(f"--address {self.shown}: no server answers there ({_reason(error)})") from error
         except requests.RequestException as error:
-            raise Refused(f"--address {self.shown}: {_reason(error)}") from error
+            raise JobServerError(f"--address {self.shown}: {_reason(error)}") from error
 
     def refuse(self, answer: requests.Response) -> None:
         text = answer.text.strip()
         if answer.status_code == 404 and "does not exist" in text:
             raise Unknown(f"{text.splitlines()[0]} on the cluster at {self.shown}")
         last = text.splitlines()[-1] if text else "without a word"
-        kind = Unavailable if answer.status_code >= 500 else Refused
+        kind = Unavailable if answer.status_code >= 500 else JobServerError
         raise kind(f"the cluster at {self.shown} answers {answer.status_code}: {last[:500]}")
 
 

@@ -29,7 +29,7 @@ from sqlalchemy import Column, Double, Integer, MetaData, String, Table, Text
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from study.lock import Held
-from study.uris import masked, with_driver
+from study.uris import redacted, with_driver
 from trainables.errors import first_line
 
 LEASE_S = 50.0
@@ -113,7 +113,7 @@ class _Leases:
     """The table in one database, with connections of its own."""
 
     def __init__(self, url: str, study: str) -> None:
-        self.shown, self.study = masked(url), study
+        self.shown, self.study = redacted(url), study
         url = with_driver(url)
         self.engine = sqlalchemy.create_engine(url, pool_pre_ping=True, connect_args=patience(url))
         kind = self.engine.dialect.name
@@ -283,7 +283,7 @@ class Lease:
     def _overdue(self, error: SQLAlchemyError) -> None:
         silent = time.monotonic() - self._renewed
         if silent > self._seconds / 2:
-            reason = masked(first_line(error))
+            reason = redacted(first_line(error))
             self.lost = f"the ledger's database has not answered for {silent:.0f} s ({reason})"
 
     def _taken(self, row: _Row | None) -> None:

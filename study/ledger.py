@@ -41,7 +41,7 @@ from study.space import Unsuitable, log_scaled, shown, suggest
 from study.spec import Study
 from study.stored import Refused, default_url, importances, open_study
 from study.tracking import Snapshot, Tracker
-from study.uris import masked
+from study.uris import redacted
 from trainables.files import remove_asides, write_whole
 
 log = logging.getLogger(__name__)
@@ -84,11 +84,11 @@ class Ledger:
             opened.callback(self._lock.release)
             self._lease = Lease(url, name, head or Holder.this(storage.path))
             opened.callback(self._lease.release)
-            admit = partial(identity.check, storage, name=name, ledger=masked(url))
+            admit = partial(identity.check, storage, name=name, ledger=redacted(url))
             self._study = open_study(url, name, study, checkpoints, self._lease.check, admit)
             self.id: str = self._study.user_attrs["id"]
             last = identity.Launch.of(self._study.user_attrs)
-            identity.check_launch(storage, self.id, last, f"the ledger {masked(url)}")
+            identity.check_launch(storage, self.id, last, f"the ledger {redacted(url)}")
             self._rows = {t.number: self._load_row(t) for t in self._trials()}
             identity.take(storage, self.id, self._rows)
             self.journal = Journal(storage.journal)

@@ -15,8 +15,8 @@ from typing import Any
 from study import inputs
 from study.spec import Study
 from trainables import paths
+from trainables.config import TrainerConfig
 from trainables.places import MODEL, Place, absolute
-from trainables.recipe import TrainerConfig
 
 Moves = dict[str, dict[str, str]]
 """Key of the config -> path as the study was begun with it -> path now."""

@@ -11,7 +11,7 @@ from study.estimate import estimate
 from study.protocol.folder import StudyFolder
 from study.space import explore
 from study.spec import Resources, Study
-from study.uris import masked
+from study.uris import redacted
 from trainables import overrides, paths
 
 
@@ -58,7 +58,7 @@ def plan(
         *(estimate(study) if study.resources.gpus_per_worker else ()),
         f"storage     {storage}",
         *([f"checkpoints {checkpoints}"] if checkpoints else []),
-        f"tracking    {masked(tracking_uri)}",
+        f"tracking    {redacted(tracking_uri)}",
     ]
     if outlook is not None:
         lines.append(f"ledger      {_outlook(outlook)}")

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from study import __version__
-from study.uris import masked
+from study.uris import redacted
 
 PACKAGES = ("torch", "transformers", "ray", "optuna", "mlflow-skinny", "datasets", "ir_datasets", "ranx")
 COMMIT, DIRTY = "STUDY_GIT_COMMIT", "STUDY_GIT_DIRTY"
@@ -47,7 +47,7 @@ def git_state() -> dict[str, str]:
 
 def command() -> str:
     """The command line of this process, without the passwords in its URLs."""
-    return " ".join(map(masked, sys.argv))
+    return " ".join(map(redacted, sys.argv))
 
 
 def _git(*arguments: str) -> str:

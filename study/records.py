@@ -23,8 +23,8 @@ from study.protocol.messages import Outcome
 from study.protocol.states import StudyStatus
 from study.row import Row
 from study.spec import Study
+from trainables.config import TrainerConfig
 from trainables.overrides import flat
-from trainables.recipe import TrainerConfig
 
 
 class Records:

@@ -32,7 +32,7 @@ from study.screen import View, forget, keep_screen, listen
 from study.space import check_settings, explore
 from study.tracking_probe import run_tags
 from study.tracking_uri import check_uri
-from study.uris import absolute_uri, masked, sqlite_path, sqlite_uri
+from study.uris import absolute_uri, redacted, sqlite_path, sqlite_uri
 from study.variants import variants
 from trainables import overrides
 from trainables.arguments import parsed
@@ -142,7 +142,7 @@ def run(options: argparse.Namespace) -> int:
     if not (options.fresh or options.dry_run):
         files.check(storage)
     if not options.fresh:
-        identity.check(storage, study_id, name, masked(url))
+        identity.check(storage, study_id, name, redacted(url))
     if options.dry_run:
         here = cards.outlook(study.resources, cards.visible()) if options.address is None else None
         shown = plan(
@@ -160,7 +160,7 @@ def run(options: argparse.Namespace) -> int:
     tags = _recorded_tags(storage, tracking_uri) if begun is not None else None
     if begun is not None and study_id is not None:
         where, lost = (
-            f"its run at {masked(tracking_uri)}",
+            f"its run at {redacted(tracking_uri)}",
             "; if that folder is lost, delete the tag study.launch of it",
         )
         identity.check_launch(storage, study_id, identity.Launch.of(tags or {}), where, lost)
@@ -401,7 +401,7 @@ class Session:
         complete = ray.get(actor.close.remote(artifacts, MLFLOW_WAIT_S))
         summary = read(self.storage.summary)
         if not complete:
-            place, waits = masked(self.tracking_uri), summary.tracking.error
+            place, waits = redacted(self.tracking_uri), summary.tracking.error
             when = f" ({waits}); when it takes records again," if waits else ";"
             display.message(f"{place} does not have everything yet{when} the same command sends the rest")
         display.close(summary, self.storage)
@@ -517,7 +517,7 @@ def _set_aside(storage: StudyFolder, lock: Lock) -> Lock:
 def _recorded_tags(storage: StudyFolder, tracking_uri: str) -> dict[str, str] | None:
     """Tags of the study's run in this tracking store; None where the store does not have what the folder says."""
     summary = _summary(storage)
-    if summary is None or summary.tracking.uri != masked(tracking_uri) or not summary.tracking.run_id:
+    if summary is None or summary.tracking.uri != redacted(tracking_uri) or not summary.tracking.run_id:
         return None
     return run_tags(tracking_uri, summary.tracking.run_id)
 

@@ -21,7 +21,7 @@ from study.nodes import per_worker, room
 from study.spec import Resources
 from trainables import trainers
 from trainables.evaluation.measurement import Measurement
-from trainables.recipe import Evaluation
+from trainables.evaluation.types import Evaluation
 
 LOST_WORKERS = 3
 """Times that a worker of the pool is started again; Ray Data's own default is for ever."""

@@ -25,8 +25,8 @@ from pydantic import (
 from study.profiles import PROFILE
 from study.values import plain
 from trainables import overrides, trainers
+from trainables.config import Direction, NonNegativeFinite, PositiveFinite, Section, TrainerConfig
 from trainables.errors import told
-from trainables.recipe import Direction, NonNegativeFinite, PositiveFinite, Section, TrainerConfig
 
 FOLDER = Path(__file__).resolve().parent.parent / "search_spaces"
 

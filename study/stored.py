@@ -28,7 +28,7 @@ from study.protocol.states import TrialState
 from study.sampling import Sampler, control_of, pruner
 from study.space import explore
 from study.spec import Study
-from study.uris import NO_FILE, check_quoted, masked, sqlite_path, sqlite_uri, with_driver
+from study.uris import NO_FILE, check_quoted, redacted, sqlite_path, sqlite_uri, with_driver
 from trainables import paths
 from trainables.errors import first_line, told
 from trainables.object_store import place_of
@@ -53,7 +53,7 @@ def default_url(storage: StudyFolder) -> str:
 
 def check_url(url: str) -> None:
     """Raise ValueError, without the password, unless a ledger can be kept at this SQLAlchemy URL."""
-    shown = masked(url)
+    shown = redacted(url)
     try:
         check_quoted(url)
         engine = sqlalchemy.create_engine(with_driver(url), poolclass=sqlalchemy.NullPool)
@@ -65,7 +65,7 @@ def check_url(url: str) -> None:
                 f"--ledger {shown}: the driver of this database is not installed here; install the extra 'postgresql' "
                 "of this project, or pip install psycopg2-binary"
             ) from error
-        reason = masked(first_line(error))
+        reason = redacted(first_line(error))
         raise ValueError(
             f"--ledger {shown}: {reason}; accepted are sqlite:////absolute/path.db and URLs of a database server "
             "that answers and whose driver is installed, such as postgresql://USER@HOST/DATABASE"
@@ -142,10 +142,10 @@ def _readable(url: str) -> Iterator[None]:
         raise Refused(
             f"the ledger {_shown(url)} was made by Optuna {made[1] if made else 'of another version'}, whose tables "
             f"Optuna {optuna.__version__} does not read: use that version, or "
-            + (f"run `optuna storage upgrade --storage {masked(url)}`" if older else "begin anew with --fresh")
+            + (f"run `optuna storage upgrade --storage {redacted(url)}`" if older else "begin anew with --fresh")
         ) from error
     except (SQLAlchemyError, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = masked(told(getattr(error, "orig", None) or error))
+        reason = redacted(told(getattr(error, "orig", None) or error))
         raise Refused(
             f"the ledger {_shown(url)} cannot be read: {reason}; put a copy of it back, name another one with "
             "--ledger, or begin anew with --fresh"
@@ -153,7 +153,7 @@ def _readable(url: str) -> Iterator[None]:
 
 
 def _shown(url: str) -> str:
-    return str(sqlite_path(url) or masked(url))
+    return str(sqlite_path(url) or redacted(url))
 
 
 def open_study(

@@ -17,7 +17,7 @@ import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainables.data.local import COMPRESSIONS
+from trainables.data.formats import COMPRESSIONS
 from trainables.places import near_path, typed
 
 _GENERAL = ("ndcg_at_10", "mrr_at_10", "recall_at_100")

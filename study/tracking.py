@@ -46,7 +46,7 @@ from study.tracking_runs import (
     tag_items,
     tags_of,
 )
-from study.uris import masked
+from study.uris import redacted
 from trainables.errors import first_line
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class _StoppedError(Exception):
     """The tracker was told to give up."""
 
 
-class _RefusedError(Exception):
+class _RejectedError(Exception):
     """MLflow will never take this."""
 
 
@@ -96,7 +96,7 @@ class Tracker:
         self._journal = journal
         self._path = state
         self._uri = uri
-        self._state = State.load(state, masked(uri), experiment, study_id)
+        self._state = State.load(state, redacted(uri), experiment, study_id)
         if not journal.begins_at(self._state.offset):
             log.warning("%s goes beyond the journal, which is replayed from its start", state)
             self._state.offset = 0
@@ -129,7 +129,7 @@ class Tracker:
         """How far the records are now."""
         runs = dict(self._state.runs)
         tracking = Tracking(
-            uri=masked(self._uri),
+            uri=redacted(self._uri),
             experiment=self._state.experiment,
             run_id=runs.pop(STUDY, None),
             pending=self._journal.pending(self._state.offset),
@@ -187,7 +187,7 @@ class Tracker:
             if not isinstance(entry, (Metrics, Values)):
                 try:
                     self._handle(entry)
-                except (_RefusedError, KeyError, TypeError, ValueError) as error:
+                except (_RejectedError, KeyError, TypeError, ValueError) as error:
                     self._reject(entry, error)
             self._advance(end)
         self._flush(batches)
@@ -226,7 +226,7 @@ class Tracker:
             return
         try:
             self._attempt(key, lambda: self._runs.log(key, items))
-        except _RefusedError as error:
+        except _RejectedError as error:
             if len(items) == 1:
                 self._reject(f"{dict(items[0])} of run {key}", error)
             else:
@@ -247,7 +247,7 @@ class Tracker:
                 self._problem(self._told(error))
                 self._pause(FIRST_PAUSE_S * 2**attempt)
         self._log(key, tag_items({"artifact.error": f"{name}: {self._told(problem)}"}))
-        raise _RefusedError(self._told(problem))
+        raise _RejectedError(self._told(problem))
 
     # ---- patience ----
 
@@ -255,13 +255,13 @@ class Tracker:
         """`action`, once more if the run was deleted and could be restored."""
         try:
             return self._patiently(action)
-        except _RefusedError:
+        except _RejectedError:
             if not self._patiently(lambda: self._runs.restore(key)):
                 raise
             return self._patiently(action)
 
     def _patiently(self, action: Callable[[], T], for_ever: bool = False) -> T:
-        """`action`, repeated until MLflow takes it. Raises _RefusedError when it never will."""
+        """`action`, repeated until MLflow takes it. Raises _RejectedError when it never will."""
         pause, doubts = FIRST_PAUSE_S, 0
         while True:
             try:
@@ -276,7 +276,7 @@ class Tracker:
                 refused = refusal(error)
                 doubts += refused is None
                 if (refused or doubts == TRIES) and not for_ever:
-                    raise _RefusedError(self._told(error)) from error
+                    raise _RejectedError(self._told(error)) from error
                 self._problem(self._told(error))
             self._pause(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
@@ -296,4 +296,4 @@ class Tracker:
 
     def _told(self, error: Exception) -> str:
         server = self._uri.rstrip("/")
-        return f"{type(error).__name__}: {first_line(error)}".replace(server, masked(server))[:1000]
+        return f"{type(error).__name__}: {first_line(error)}".replace(server, redacted(server))[:1000]

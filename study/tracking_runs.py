@@ -30,7 +30,7 @@ from study.protocol.journal import (
     Values,
 )
 from study.protocol.states import StudyStatus, TrialState
-from study.uris import masked, sqlite_path
+from study.uris import redacted, sqlite_path
 from trainables.files import write_whole
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def initialise(uri: str) -> None:
     try:
         connect(uri).search_experiments(max_results=1)
     except Exception as error:
-        raise ValueError(f"tracking URI {masked(uri)!r} cannot be used: {error}") from error
+        raise ValueError(f"tracking URI {redacted(uri)!r} cannot be used: {error}") from error
 
 
 Happening = StudyBegun | InputsRead | TrialBegun | ReplicateBegun | Ended | Artifact

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from study.files import check_sqlite
-from study.uris import NO_FILE, check_quoted, masked, sqlite_path
+from study.uris import NO_FILE, check_quoted, redacted, sqlite_path
 from trainables.errors import told
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def check_uri(uri: str, timeout_s: float = 3.0) -> None:
     try:
         check_quoted(uri)
     except ValueError as error:
-        raise ValueError(f"tracking URI {masked(uri)!r}: {error}") from error
+        raise ValueError(f"tracking URI {redacted(uri)!r}: {error}") from error
     scheme = _parts(uri).scheme.partition("+")[0]
     path = sqlite_path(uri)
     if path is not None:
@@ -47,7 +47,7 @@ def check_uri(uri: str, timeout_s: float = 3.0) -> None:
             f"accepted: {ACCEPTED}"
         )
     else:
-        raise ValueError(f"tracking URI {masked(uri)!r} has an unknown scheme; accepted: {ACCEPTED}")
+        raise ValueError(f"tracking URI {redacted(uri)!r} has an unknown scheme; accepted: {ACCEPTED}")
 
 
 def _parts(uri: str) -> SplitResult:
@@ -56,7 +56,7 @@ def _parts(uri: str) -> SplitResult:
         # Read, because only that shows whether it is a number.
         _ = parts.port
     except ValueError as error:
-        raise ValueError(f"tracking URI {masked(uri)!r} is no URI ({error}); accepted: {ACCEPTED}") from None
+        raise ValueError(f"tracking URI {redacted(uri)!r} is no URI ({error}); accepted: {ACCEPTED}") from None
     return parts
 
 
@@ -77,29 +77,29 @@ def _check_sqlite(uri: str, path: Path) -> None:
 def _check_database(uri: str, port: int, timeout_s: float) -> None:
     parts = _parts(uri)
     if not parts.hostname or not parts.path.strip("/"):
-        raise ValueError(f"tracking URI {masked(uri)!r} lacks a host or a database; accepted: {ACCEPTED}")
+        raise ValueError(f"tracking URI {redacted(uri)!r} lacks a host or a database; accepted: {ACCEPTED}")
     try:
         socket.create_connection((parts.hostname, parts.port or port), timeout_s).close()
     except OSError as error:
-        raise ValueError(f"no database server answers at tracking URI {masked(uri)!r}: {told(error)}") from error
+        raise ValueError(f"no database server answers at tracking URI {redacted(uri)!r}: {told(error)}") from error
 
 
 def _check_server(uri: str, timeout_s: float) -> None:
     if not _parts(uri).hostname:
-        raise ValueError(f"tracking URI {masked(uri)!r} lacks a host; accepted: {ACCEPTED}")
+        raise ValueError(f"tracking URI {redacted(uri)!r} lacks a host; accepted: {ACCEPTED}")
     # /health is open to everybody, so the second question is one that needs a permission.
     for path in ("/health", "/api/2.0/mlflow/experiments/search?max_results=1"):
         answer = get(uri, path, timeout_s)
         if answer.status_code in (401, 403):
             raise ValueError(
-                f"the server at tracking URI {masked(uri)!r} refuses us ({answer.status_code}: "
+                f"the server at tracking URI {redacted(uri)!r} refuses us ({answer.status_code}: "
                 f"{answer.text.strip()[:200]}); set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, "
                 "or MLFLOW_TRACKING_TOKEN"
             )
         if answer.status_code >= 500:
-            raise ValueError(f"the server at tracking URI {masked(uri)!r} is failing ({answer.status_code})")
+            raise ValueError(f"the server at tracking URI {redacted(uri)!r} is failing ({answer.status_code})")
     if answer.status_code != 200 or "json" not in answer.headers.get("content-type", ""):
-        raise ValueError(f"the server at tracking URI {masked(uri)!r} is not an MLflow server ({answer.status_code})")
+        raise ValueError(f"the server at tracking URI {redacted(uri)!r} is not an MLflow server ({answer.status_code})")
 
 
 def get(uri: str, path: str, timeout_s: float) -> requests.Response:
@@ -118,9 +118,9 @@ def get(uri: str, path: str, timeout_s: float) -> requests.Response:
             timeout=timeout_s,
         )
     except (requests.RequestException, OSError) as error:
-        reason = str(error).replace(uri, masked(uri))
+        reason = str(error).replace(uri, redacted(uri))
         raise ValueError(
-            f"no server answers at tracking URI {masked(uri)!r} within {timeout_s:g} s: {reason}"
+            f"no server answers at tracking URI {redacted(uri)!r} within {timeout_s:g} s: {reason}"
         ) from error
 
 

@@ -13,12 +13,12 @@ NO_FILE = ("", ":memory:")
 CREDENTIALS = re.compile(r"://([^/\s:@]*):(.*)@")
 
 
-def masked(uri: str) -> str:
+def redacted(uri: str) -> str:
     """The URI without its passwords, for screens, logs and files.
 
     A password that should have been quoted is hidden too, at the price of what an `@` behind it stands for.
 
-    >>> masked("postgresql://me:se/c@ret@host/runs?password=secret&sslmode=require")
+    >>> redacted("postgresql://me:se/c@ret@host/runs?password=secret&sslmode=require")
     'postgresql://me:***@host/runs?password=***&sslmode=require'
     """
     return re.sub(r"(?<=password=)[^&\s]+", "***", CREDENTIALS.sub(r"://\1:***@", uri))
@@ -30,7 +30,7 @@ def anonymous(uri: str) -> str:
     >>> anonymous("https://token@host/runs?password=secret")
     'https://***@host/runs?password=***'
     """
-    return re.sub(r"://[^/?#]*@", "://***@", masked(uri))
+    return re.sub(r"://[^/?#]*@", "://***@", redacted(uri))
 
 
 def viewer(uri: str) -> str:
@@ -59,7 +59,7 @@ def with_driver(url: str) -> str:
 
 
 def sqlite_uri(path: Path) -> str:
-    """The address of an SQLite file, whatever signs its path has.
+    """The URI of an SQLite file, whatever signs its path has.
 
     >>> sqlite_uri(Path("/data/50%41/what?/ledger.db"))
     'sqlite:////data/50%2541/what%3F/ledger.db'
@@ -79,7 +79,7 @@ def absolute_uri(uri: str) -> str:
 
 
 def sqlite_path(uri: str) -> Path | None:
-    """The file of an SQLite address, with its driver or without; None for another kind of store.
+    """The file of an SQLite URI, with its driver or without; None for another kind of store.
 
     >>> sqlite_path("sqlite+pysqlite:///my%20runs.db?timeout=9"), sqlite_path("postgresql://host/runs")
     (PosixPath('my runs.db'), None)

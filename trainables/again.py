@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainables import overrides, paths
-from trainables.recipe import TrainerConfig
+from trainables.config import TrainerConfig
 from trainables.training_record import PACKAGES, TrainingRecord
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from trainables.training_record import TrainingRecord
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
-    from trainables.recipe import TrainerConfig
+    from trainables.config import TrainerConfig
 
 FILE = "README.md"
 EXAMPLES_OF_USE = ("how do I open a file?", "with open(path) as file: return file.read()")
@@ -141,7 +141,7 @@ def _title(config: TrainerConfig, record: TrainingRecord) -> str:
 
 
 def _on_hub(config: TrainerConfig) -> bool:
-    return config.backbone not in MODEL.words and MODEL.parts(config.backbone) is None
+    return config.backbone not in MODEL.keywords and MODEL.parts(config.backbone) is None
 
 
 def _header(

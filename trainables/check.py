@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from trainables import overrides, trainers
+from trainables.config import TrainerConfig
 from trainables.data.once import read_once
 from trainables.errors import FINISHED, WRONG, told
-from trainables.recipe import TrainerConfig
 
 HERE = str(Path(__file__).resolve().parent)
 

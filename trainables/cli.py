@@ -19,10 +19,10 @@ from typing import Any
 from trainables import again, overrides, paths, trainers
 from trainables.arguments import parsed
 from trainables.checkpoints import newest_attempt
+from trainables.config import TrainerConfig
 from trainables.errors import FAILED, FINISHED, INTERRUPTED, WRONG, failure, told
 from trainables.files import write_whole
 from trainables.places import typed
-from trainables.recipe import TrainerConfig
 from trainables.training_record import TrainingRecord
 
 

@@ -149,17 +149,26 @@ def accuracy(history: History, window: int) -> float:
     return fmean(block.mean for block in history.past("accuracy", window))
 
 
-def one_point(history: History, window: int, spread: float) -> str | None:
-    """Embeddings that have all become the same direction: their similarities carry nothing any more."""
-    if history.done < window:
-        return None
-    widest = max(block.highest for block in history.past("spread", window))
-    if widest >= spread:
-        return None
-    return (
-        f"all embeddings have become one direction: their mean squared distance from their centre was at most "
-        f"{widest:.2g} for {window} steps"
-    )
+def one_point(least: int, spread: float) -> Rule:
+    """Embeddings that have all become the same direction: their similarities carry nothing any more.
+
+    So it is where their mean squared distance from their centre, at length 1, the signal `spread`, has been below
+    `spread` for a window of at least `least` steps.
+    """
+
+    def rule(history: History) -> str | None:
+        window = history.window(least)
+        if history.done < window:
+            return None
+        widest = max(block.highest for block in history.past("spread", window))
+        if widest >= spread:
+            return None
+        return (
+            f"all embeddings have become one direction: their mean squared distance from their centre was at most "
+            f"{widest:.2g} for {window} steps"
+        )
+
+    return rule
 
 
 def warm(warmup: float, steps: int) -> int:

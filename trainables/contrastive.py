@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -63,6 +64,15 @@ class BatchSampler:
         for example in data.examples:
             self._relevant.setdefault(example.query, []).append((example.positive, example.positive_id))
 
+    @property
+    def description(self) -> dict[str, Any]:
+        """Name, identity and size of the data, for the record."""
+        return {
+            "train.data": self.data.name,
+            "train.identity": self.data.identity,
+            "train.examples": len(self.data.examples),
+        }
+
     def sample(self, count: int) -> list[str]:
         """Queries and documents of at most `count` examples."""
         return [text for e in spaced(self.data.examples, count) for text in (e.query, e.positive, *e.negatives[:1])]
@@ -79,7 +89,7 @@ class BatchSampler:
         rows = indices(step, self.batch_size, len(self.data.examples), context.seed)
         stream = random.Random(f"{context.seed} {step}")
         examples = [_with_negatives(self.data.examples[row], self.hard_negatives, stream) for row in rows]
-        # Every rank holds all the data, so the masks of the global batch need no communication.
+        # Every rank holds all the data, so what is excluded from the global batch needs no communication.
         documents = [document for example in examples for document in _documents(example)]
         targets = list(range(0, len(documents), 1 + self.hard_negatives))
         excluded = false_negatives(documents, [self._relevant[example.query] for example in examples], targets)
@@ -104,10 +114,21 @@ def info_nce(scores: torch.Tensor, targets: torch.Tensor, excluded: torch.Tensor
     >>> round(info_nce(scores, torch.tensor([0]), torch.tensor([[False, False, True]])).item(), 4)
     0.6931
     """
-    return F.cross_entropy(masked(scores, excluded), targets)
+    return F.cross_entropy(_without(scores, excluded), targets)
 
 
-def masked(scores: torch.Tensor, excluded: torch.Tensor | None) -> torch.Tensor:
+def ranking_signals(scores: torch.Tensor, batch: ContrastiveBatch) -> dict[str, torch.Tensor | float]:
+    """How the documents of a global batch rank by `scores` (queries, documents): `accuracy`, the share of queries whose
+    positive comes first; `candidates`, the mean number of documents; `score_scale`, the mean of the best scores."""
+    best, first = _without(scores, batch.excluded).max(1)
+    return {
+        "accuracy": (first == batch.targets).float().mean(),
+        "candidates": batch.candidates,
+        "score_scale": best.mean(),
+    }
+
+
+def _without(scores: torch.Tensor, excluded: torch.Tensor | None) -> torch.Tensor:
     """-inf where a candidate is excluded."""
     return scores if excluded is None else scores.masked_fill(excluded, float("-inf"))
 

@@ -7,7 +7,7 @@ checked or planned needs none of it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,7 +129,7 @@ def _locate(backbone: str) -> str:
 
 def _not_opened(backbone: str) -> str:
     """Of a name it is said that no folder is called so: it may be a path with a mistake in it."""
-    if backbone in MODEL.words or MODEL.parts(backbone) is not None:
+    if backbone in MODEL.keywords or MODEL.parts(backbone) is not None:
         return "does not open"
     near = near_path(Path.cwd() / backbone)
     return f"is no folder here{f' (nearest: {near[0]})' if near else ''}, and does not open as a name on the hub"
@@ -143,6 +143,16 @@ def longest_input(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) ->
     if isinstance(table, torch.nn.Embedding) and table.padding_idx is not None:
         positions -= table.padding_idx + 1
     return min(positions, tokenizer.model_max_length)
+
+
+def check_lengths(
+    lengths: Mapping[str, int], backbone: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    """ValueError that names the key of a length, in tokens, beyond what `backbone` takes."""
+    longest = longest_input(model, tokenizer)
+    for key, length in lengths.items():
+        if length > longest:
+            raise ValueError(f"{key} is {length}, but backbone {backbone!r} takes at most {longest} tokens")
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int, device: torch.device) -> Tokens:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from trainables.config import Prepared
 from trainables.data.sources import evaluation_sets, training_set
-from trainables.recipe import EvaluationData, Prepared, TrainData
+from trainables.retrieval_config import RetrievalConfig
 
 
-def retrieval(train: TrainData, evaluation: EvaluationData, cache: str | None) -> Prepared:
-    """Facts about both inputs and BM25's figures on the same queries; fills `cache` for the workers.
+def retrieval(config: RetrievalConfig) -> Prepared:
+    """Facts about both inputs and BM25's figures on the same queries; fills the cache for the workers.
 
     Raises ValueError as `training_set` and `evaluation_sets` do.
     """
-    folder = Path(cache) if cache else None
-    examples = training_set(train, folder)
+    evaluation, folder = config.evaluation, Path(config.cache) if config.cache else None
+    examples = training_set(config.train, folder)
     sets = evaluation_sets(evaluation, folder)
     facts = {
         "data.train": examples.name,

@@ -12,7 +12,7 @@ CARD = "README.md"
 
 def of(place: Place, value: str) -> str:
     """The licence of what a config's key names, for people; begins with `unknown` where nothing says it."""
-    if value in place.words:
+    if value in place.keywords:
         return (
             "Apache-2.0, made by the project that trained this model"
             if place is MODEL

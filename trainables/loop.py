@@ -23,10 +23,11 @@ import torch
 
 from trainables import card, collapse, distributed
 from trainables.checkpoints import Checkpoints
+from trainables.config import Optimiser, Split, Stage, TrainerConfig
 from trainables.context import Context, Record
 from trainables.errors import told
 from trainables.history import History
-from trainables.recipe import Optimiser, Recipe, Split, Stage, TrainerConfig
+from trainables.recipe import Recipe
 from trainables.stored_checkpoints import StoredCheckpoints
 from trainables.training_record import TrainingRecord
 

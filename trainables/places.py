@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+from trainables.data.formats import TEXT_FORMATS, beir_files, check_file
+
 FILE_BUILDERS = ("csv", "json", "parquet", "text")
 """Builders of `datasets` that read files: `datasets:json:PATH_OR_URL`."""
 
@@ -39,14 +41,14 @@ class Parts(NamedTuple):
 class Place:
     """In the type of a text key: it may hold a path.
 
-    Otherwise it holds one of `words`, KIND:REST with one of `kinds`, or, with `hub`, a hub name.
+    Otherwise it holds one of `keywords`, KIND:REST with one of `kinds`, or, with `hub`, a hub name.
     """
 
     accepted: str
     """All of these, to people."""
     look: Look | None = None
     """None for a folder of the platform's own, which need not be there."""
-    words: tuple[str, ...] = ("embedded",)
+    keywords: tuple[str, ...] = ("embedded",)
     kinds: tuple[str, ...] = ()
     hub: bool = False
 
@@ -59,7 +61,7 @@ class Place:
         """
         if not text:
             raise ValueError(f"{text!r} names nothing; accepted are {self.accepted}")
-        if text in self.words:
+        if text in self.keywords:
             return None
         kind, colon, rest = text.partition(":")
         if colon and rest and kind in self.kinds:
@@ -117,7 +119,7 @@ class Place:
         return Parts(f"datasets:{name}:", more, "") if more and "://" not in more else None
 
     def _nearest(self, text: str, path: Path) -> str:
-        near = difflib.get_close_matches(path.name, self.words, n=1) or near_path(path)
+        near = difflib.get_close_matches(path.name, self.keywords, n=1) or near_path(path)
         return f"; nearest: {near[0]}" if near else ""
 
 
@@ -167,23 +169,17 @@ def _named(before: str, name: str, after: str, base: Path | None) -> Parts | Non
 
 
 def _examples(path: Path, section: Any) -> None:
-    from trainables.data import local
-
-    local.check_file(path)
+    check_file(path)
 
 
 def _texts(path: Path, section: Any) -> None:
-    from trainables.data import local
-
-    local.check_file(path, local.TEXT_FORMATS)
+    check_file(path, TEXT_FORMATS)
 
 
 def _collection(path: Path, section: Any) -> None:
-    from trainables.data import local
-
     # A choice of a search space may come with a split of its own, which is known when the trial is.
     if section is not None or not path.is_dir():
-        local.beir_files(path, getattr(section, "qrels_split", ""))
+        beir_files(path, getattr(section, "qrels_split", ""))
 
 
 def _model(path: Path, section: Any) -> None:
@@ -211,6 +207,6 @@ ExampleSource = Annotated[str, EXAMPLES]
 TextSource = Annotated[str, TEXTS]
 PairSource = Annotated[str, PAIRS]
 CollectionSource = Annotated[str, COLLECTION]
-Folder = Annotated[str, Place("a folder", words=())]
+Folder = Annotated[str, Place("a folder", keywords=())]
 Text = Annotated[str, NoPath()]
 """Names of columns and splits, prefixes and the like."""

@@ -1,8 +1,8 @@
-"""What a trainer provides, and the config sections that trainers share.
+"""What a trainer provides.
 
 A trainer is the package `trainables/NAME` with two modules:
 
-- `config.py`: `Config`, a frozen subclass of `TrainerConfig`, whose text keys have the types of
+- `config.py`: `Config`, a frozen subclass of `trainables.config.TrainerConfig`, whose text keys have the types of
   `trainables.places`, which say whether they may hold a path; `metrics(config) -> dict[str, Direction]`,
   every evaluation metric that the recipe reports with this config, without the split prefix, and which
   way is better, the one to judge by first; `prepare(config) -> Prepared`, which
@@ -19,13 +19,11 @@ Nothing registers anything: path = name. `trainables/loop.py` runs any recipe.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationInfo, field_validator, model_validator
-
-from trainables.places import Backbone, CollectionSource, ExampleSource, Folder, Text, TextSource
+from trainables.config import Split
+from trainables.evaluation.types import Evaluation
 
 if TYPE_CHECKING:
     import torch
@@ -33,201 +31,6 @@ if TYPE_CHECKING:
     from trainables.collapse import Rule
     from trainables.evaluation.retrieval import VectorStatistics
     from trainables.evaluation.scoring import Scorer
-
-PositiveFinite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NonNegativeFinite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-OpenFraction = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
-
-Split = Literal["validation", "test"]
-StopWords = Literal[
-    "none", "english", "german", "dutch", "french", "spanish", "portuguese", "italian", "russian", "swedish",
-    "norwegian", "chinese", "turkish", "korean", "danish",
-]  # fmt: skip
-Direction = Literal["maximize", "minimize"]
-
-
-class Section(BaseModel):
-    """A frozen group of settings; an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """`true` for a number would be 1 without a word."""
-        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation is not bool:
-            raise ValueError("true and false are for keys that are on or off")
-        return value
-
-
-class Optimiser(Section):
-    """AdamW with a learning rate that is a pure function of the step."""
-
-    lr: PositiveFinite = 1e-3
-    schedule: Literal["linear", "cosine", "constant"] = "linear"
-    warmup: Fraction = 0.1
-    """Share of all steps over which the learning rate rises linearly from 0."""
-    weight_decay: NonNegativeFinite = 0.01
-    beta1: OpenFraction = 0.9
-    beta2: OpenFraction = 0.999
-    epsilon: PositiveFinite = 1e-8
-    max_grad_norm: PositiveFinite = 1.0
-
-
-class TrainData(Section):
-    """Where training examples come from.
-
-    `source` is `embedded`, `ir_datasets:ID` (a docpairs id), `datasets:NAME` (a hub name, or a local
-    data set that `datasets.load_dataset` opens) or a path to JSONL/TSV. The column names apply to
-    files and to `datasets`.
-    """
-
-    source: ExampleSource = "embedded"
-    query: Text = "query"
-    positive: Text = "positive"
-    negatives: Text = "negatives"
-    scores: Text = "scores"
-    split: Text = "train"
-    limit: PositiveInt | None = None
-    """Read at most this many examples."""
-
-
-class TextData(Section):
-    """Where plain texts for pre-training come from; see `trainables.data.text`.
-
-    `source` is `embedded`, `datasets:NAME[:CONFIG]`, or a path to .txt (a text is a paragraph: blank lines
-    separate texts), .jsonl, .json or .tsv, with or without .gz.
-    """
-
-    source: TextSource = "embedded"
-    text: Text = "text"
-    """Column of files other than .txt and of `datasets`."""
-    split: Text = "train"
-    limit: PositiveInt | None = None
-    """Read at most this many texts, from the start."""
-    streaming: bool = False
-    """Read a `datasets` source in its own order while training, whatever the seed, and keep none of it."""
-    packed: bool = False
-    """Join short texts and cut long ones to pieces of the full `max_length`; otherwise a text is cut off there."""
-
-    @model_validator(mode="after")
-    def _streamed(self) -> TextData:
-        if self.streaming and not self.source.startswith("datasets:"):
-            raise ValueError(
-                f"streaming is true, but source is {self.source!r}, which is held in memory; "
-                "streaming needs datasets:NAME[:CONFIG], or false"
-            )
-        return self
-
-
-class EvaluationData(Section):
-    """The collection that validation and test queries come from.
-
-    `source` is `embedded`, `ir_datasets:ID` or a folder in BEIR layout. `test_source`, where given,
-    is a second collection whose queries are the test queries; all queries of `source` are then
-    validation queries. Otherwise the queries of `source` are split by a hash of their ids, so that a
-    query stays on its side whatever else changes.
-    """
-
-    source: CollectionSource = "embedded"
-    test_source: CollectionSource | None = None
-    qrels_split: Text = "test"
-    """Which qrels file of a BEIR folder: `qrels/<qrels_split>.tsv`."""
-    validation_fraction: OpenFraction = 0.35
-    bm25: bool = True
-    """Measure BM25 on the same queries for comparison; its index is held in memory."""
-    bm25_stop_words: StopWords = "english"
-    """Words that BM25 leaves out: a list of bm25s, by its language."""
-    max_documents: PositiveInt | None = None
-    """Keep the judged documents and fill up to this many with others, in the source's order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """Steps with an optimiser of their own. A stage begins with fresh moments and ends with a checkpoint."""
-
-    name: str
-    steps: int
-    optimiser: Optimiser
-    evaluated: bool = True
-    """Whether the model is measured every `evaluate_every` steps; it always is before the first step of all and
-    after the last."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepCost:
-    """What each of so many steps puts through the model, at most: texts are padded to the longest allowed."""
-
-    steps: int
-    tokens: int
-    projected: int = 0
-    """Of these, those whose states are projected onto the vocabulary."""
-
-
-class TrainerConfig(Section):
-    """What every trainer is given, whatever it trains."""
-
-    backbone: Backbone = "embedded"
-    """`embedded`, a local folder in Hugging Face format, or a hub name."""
-    trust_remote_code: bool = False
-    cache: Folder | None = None
-    """Folder for extracted and downloaded inputs; the study sets it, None keeps them in memory."""
-    steps: PositiveInt = 100
-    batch_size: Annotated[int, Field(ge=2)] = 32
-    """Global batch: examples per optimiser step over all workers of the gang."""
-    optimiser: Optimiser = Optimiser()
-    precision: Literal["auto", "float32", "bf16"] = "auto"
-    """`auto` is bf16 autocast on a GPU that has it, float32 elsewhere."""
-    threads: PositiveInt | None = None
-    """torch intra-op threads of a worker; None takes as many as it was given CPUs."""
-    evaluate_every: PositiveInt = 50
-    checkpoint_every: PositiveInt = 50
-    collapse: bool = True
-    """Stop a run that the recipe's collapse rules find hopeless."""
-
-    @property
-    def stages(self) -> tuple[Stage, ...]:
-        """What a replicate goes through, in this order; each has at least one step."""
-        return (Stage("train", self.steps, self.optimiser),)
-
-    @property
-    def step_costs(self) -> tuple[StepCost, ...]:
-        """What training computes, for a plan's estimate of its cost; empty where the trainer does not say."""
-        return ()
-
-    @property
-    def total_steps(self) -> int:
-        """Steps of all stages."""
-        return sum(stage.steps for stage in self.stages)
-
-    def stage_of(self, step: int) -> tuple[Stage, int]:
-        """(the stage that step `step`, from 0, belongs to, its place in that stage)."""
-        for stage in self.stages:
-            if step < stage.steps:
-                return stage, step
-            step -= stage.steps
-        raise IndexError(f"step is {step} past the end of the last stage")
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """What one split measured: metric -> value, and metric -> query or pair id -> value."""
-
-    values: dict[str, float]
-    per_item: dict[str, dict[str, float]] = field(default_factory=dict, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """What reading the inputs before the first trial brought."""
-
-    facts: dict[str, str]
-    """Names, sizes and identities of the data, for the record."""
-    baselines: dict[str, dict[str, float]]
-    """Name of an untrained method, such as `bm25` -> metric (`test.` before those of the test split) -> value."""
-    notes: tuple[str, ...] = ()
-    """What whoever starts the study should know of the inputs, a sentence each: what is empty or was left out."""
 
 
 class RecipeContext(Protocol):

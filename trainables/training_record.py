@@ -18,8 +18,8 @@ from trainables.errors import told
 if TYPE_CHECKING:
     import torch
 
+    from trainables.config import TrainerConfig
     from trainables.context import Context
-    from trainables.recipe import TrainerConfig
 
 FILE = "training.json"
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")

@@ -1,7 +1,8 @@
 """A study whose trials train for a few seconds, for tests of what surrounds them."""
 
 from study.spec import Budget, Objective, Pruner, Resources, Study
-from trainables.recipe import EvaluationData, Optimiser, TrainData
+from trainables.config import Optimiser
+from trainables.data.config import EvaluationData, TrainData
 from trainables.splade.config import Config
 
 

@@ -12,7 +12,7 @@ from trainables.places import COLLECTION, EXAMPLES, MODEL, PAIRS, TEXTS
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = {
     path.parent.name: trainers.module(path.parent.name, "config").Config
-    for path in sorted((ROOT / "trainables").glob("*/config.py"))
+    for path in sorted((ROOT / "trainables").glob("*/recipe.py"))
 }
 KEYS = [(trainer, key) for trainer, config in CONFIGS.items() for key in paths.places(config)]
 GOOD = {

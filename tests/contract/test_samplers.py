@@ -28,7 +28,7 @@ from study.protocol.states import ReplicateState
 from study.sampling import seed_of
 from study.space import explore
 from study.spec import Budget, Objective, Pruner, Study
-from trainables.recipe import TrainerConfig
+from trainables.config import TrainerConfig
 
 SAMPLERS = get_args(Study.model_fields["sampler"].annotation)
 PRUNERS = get_args(Pruner.model_fields["kind"].annotation)

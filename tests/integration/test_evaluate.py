@@ -22,9 +22,9 @@ from study.lock import Lock
 from study.protocol.summary import StudySummary, read
 from study.significance import holm, mean
 from trainables import encoders
+from trainables.data.config import EvaluationData
 from trainables.evaluation.metrics import METRICS
 from trainables.evaluation.retrieval import Retrieval
-from trainables.recipe import EvaluationData
 from trainables.splade.config import Config
 from trainables.splade.model import rescale_head
 from trainables.splade.recipe import Encoder

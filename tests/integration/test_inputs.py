@@ -18,7 +18,7 @@ from study.protocol.states import ReplicateState
 from study.space import explore
 from study.spec import Budget, Objective, Study
 from trainables import cli, paths
-from trainables.recipe import EvaluationData, TrainData
+from trainables.data.config import EvaluationData, TrainData
 from trainables.splade.config import Config
 
 
@@ -366,7 +366,7 @@ def here(tmp_path, monkeypatch) -> Path:
 
 FILE = """
 from study.spec import Budget, Objective, Study
-from trainables.recipe import TrainData
+from trainables.data.config import TrainData
 from trainables.splade.config import Config
 
 def space(trial):

@@ -28,7 +28,7 @@ from study.space import explore
 from study.spec import Budget, Objective, Pruner, Resources, Study
 from study.stored import Refused, default_url, existing_study, outlook
 from study.tracking_runs import status_of
-from trainables.recipe import TrainerConfig
+from trainables.config import TrainerConfig
 
 
 class ToyConfig(TrainerConfig):

@@ -12,7 +12,7 @@ from study import trial
 from study.ledger import Ledger
 from study.protocol.folder import StudyFolder
 from study.spec import Budget, Objective, Resources, Study
-from trainables.recipe import TrainerConfig
+from trainables.config import TrainerConfig
 
 STEPS = 6
 

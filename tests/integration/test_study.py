@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 STUDY = """
 from study.spec import Budget, Objective, Study
-from trainables.recipe import EvaluationData, Optimiser, TrainData
+from trainables.config import Optimiser
+from trainables.data.config import EvaluationData, TrainData
 from trainables.splade.config import Config
 
 def space(trial):

@@ -14,12 +14,12 @@ import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trainables.data.config import EvaluationData
 from trainables.data.types import Collection
 from trainables.evaluation import retrieval
 from trainables.evaluation.bm25 import bm25, tokens
 from trainables.evaluation.retrieval import Retrieval, VectorStatistics
 from trainables.evaluation.search import _keys, top_k
-from trainables.recipe import EvaluationData
 
 SHARED = Path(__file__).parents[3] / "shared/data/ir"
 

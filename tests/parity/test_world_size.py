@@ -109,7 +109,7 @@ def test_value_and_gradients(measured, term):
 def test_signals_are_those_of_the_global_batch(measured):
     alone, gang = measured
     names = [name for name in alone if name.startswith("signals.")]
-    assert alone["signals.candidates"] < 16, "the data repeat positives, so some candidates must be masked"
+    assert alone["signals.candidates"] < 16, "the data repeat positives, so some candidates must be excluded"
     for rank in gang:
         for name in names:
             torch.testing.assert_close(rank[name], alone[name], rtol=1e-9, atol=1e-9)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from trainables.recipe import Evaluation
+from trainables.evaluation.types import Evaluation
 
 
 class Line:

@@ -1,4 +1,4 @@
-"""Folders and files of any name: in the addresses of databases, in ids, and in the paths of Ray's sockets."""
+"""Folders and files of any name: in the URIs of databases, in ids, and in the paths of Ray's sockets."""
 
 from __future__ import annotations
 

@@ -17,10 +17,10 @@ from trainables import loop, overrides
 from trainables.angle import recipe
 from trainables.angle.config import CollapseLimits, Config
 from trainables.angle.rules import rules
+from trainables.config import Optimiser
 from trainables.context import Context
-from trainables.data.pairs import GradedPair, PairSet
+from trainables.data.types import GradedPair, PairSet
 from trainables.evaluation import sts
-from trainables.recipe import Optimiser
 
 WORDS = ["sort", "list", "open", "file", "read", "line", "parse", "json", "send", "make"]
 

@@ -12,8 +12,8 @@ import pytest
 from collapse_series import stopped
 
 from trainables.collapse import at_chance, judge, trend
+from trainables.config import Optimiser
 from trainables.history import History
-from trainables.recipe import Optimiser
 from trainables.splade.config import CollapseLimits, Config
 from trainables.splade.rules import rules
 

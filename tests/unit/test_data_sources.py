@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from trainables import check, inputs
+from trainables.data.config import EvaluationData, TrainData
 from trainables.data.corpora import open_corpus
 from trainables.data.sources import evaluation_sets, split_queries, training_set
 from trainables.data.types import Example
 from trainables.evaluation.bm25 import bm25
-from trainables.recipe import EvaluationData, TrainData
+from trainables.retrieval_config import RetrievalConfig
 
 
 def write(path, text):
@@ -369,7 +370,9 @@ def test_notes_are_told_once_and_recorded(tmp_path):
     with (folder / "corpus.jsonl").open("a") as file:
         file.write('{"_id": "empty", "text": ""}\n')
     pairs = jsonl(tmp_path / "a.jsonl", {"query": "q", "positive": "p"}, {"query": "q", "positive": ""})
-    prepared = inputs.retrieval(TrainData(source=str(pairs)), EvaluationData(source=str(folder)), None)
+    prepared = inputs.retrieval(
+        RetrievalConfig(train=TrainData(source=str(pairs)), evaluation=EvaluationData(source=str(folder)))
+    )
     assert prepared.notes == (
         "a.jsonl: 1 row of 2 left out, without a query or a positive",
         "c: 1 document without any text, searched like the others",

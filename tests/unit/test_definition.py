@@ -8,7 +8,7 @@ import pytest
 from pydantic import Field
 
 from study.definition import at_default, defaults, differences, flat
-from trainables.recipe import Section
+from trainables.config import Section
 
 
 class Part(Section):

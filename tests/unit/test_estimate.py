@@ -9,7 +9,7 @@ import pytest
 
 from study import spec
 from study.estimate import estimate
-from trainables.recipe import StepCost
+from trainables.config import StepCost
 from trainables.shapes import KNOWN, shape_of
 
 PUBLISHED_MILLIONS = {
@@ -44,7 +44,7 @@ def test_a_folder_tells_its_shape(tmp_path) -> None:
     assert shape_of("nobody/unknown") is None
 
 
-def test_passes_follow_the_stages() -> None:
+def test_step_costs_follow_the_stages() -> None:
     config = study_of("retromae_mask_search", "paper").config
     assert config.step_costs == (
         StepCost(450_000, 256 * 512, projected=round(1.3 * 256 * 512)),
@@ -64,9 +64,9 @@ def test_hours_of_a_known_case() -> None:
 
 
 @pytest.mark.parametrize("name", spec.available())
-def test_collections_of_published_profiles_resolve(name) -> None:
+def test_collections_of_every_profile_resolve(name) -> None:
     from ir_datasets import registry
 
-    config = study_of(name, "paper").model_dump_json()
-    for found in re.findall(r'"ir_datasets:([^"]+)"', config):
-        assert registry[found].metadata()["docs"]["count"] > 0, found
+    for study in spec.profiles(spec.available()[name]).values():
+        for found in re.findall(r'"ir_datasets:([^"]+)"', study.config.model_dump_json()):
+            assert registry[found].metadata()["docs"]["count"] > 0, found

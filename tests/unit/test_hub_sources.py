@@ -13,13 +13,17 @@ ir_datasets = pytest.importorskip("ir_datasets")
 from ir_datasets.formats import TrecQrels, TsvDocPairs, TsvDocs, TsvQueries  # noqa: E402
 from ir_datasets.util import Cache, RequestsDownload  # noqa: E402
 
-from trainables.angle.config import PairData  # noqa: E402
+from trainables.data.config import (  # noqa: E402
+    EvaluationData,
+    PairData,
+    TextData,
+    TrainData,
+)
 from trainables.data.corpora import open_corpus  # noqa: E402
 from trainables.data.pairs import pair_sets  # noqa: E402
 from trainables.data.sources import evaluation_sets, training_set  # noqa: E402
 from trainables.data.text import text_set  # noqa: E402
 from trainables.data.types import Example  # noqa: E402
-from trainables.recipe import EvaluationData, TextData, TrainData  # noqa: E402
 
 ROWS = [{"query": f"q{i}", "positive": f"p{i}", "negatives": [f"n{i}"]} for i in range(6)]
 EXAMPLES = [Example(f"q{i}", f"p{i}", (f"n{i}",)) for i in range(6)]

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.imports import ROOT, circles, graph, layers
+
 SOURCES = sorted([*(ROOT / "study").rglob("*.py"), *(ROOT / "trainables").rglob("*.py")])
 
 RAY = {
@@ -47,11 +48,34 @@ def test_layers(path: Path) -> None:
             assert where in allowed, f"{where} imports {package}"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "trainables").glob("*/config.py")), ids=lambda path: path.parent.name)
-def test_config_modules_are_light(path: Path) -> None:
+@pytest.mark.parametrize("name", [name for name in graph(packages=["trainables"]) if name.endswith(".config")])
+def test_config_modules_are_light(name: str) -> None:
     code = (
-        f"import sys, trainables.{path.parent.name}.config\n"
+        f"import sys, {name}\n"
         "print(' '.join({'torch', 'ray', 'transformers', 'mlflow', 'optuna'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_no_circle_in_trainables() -> None:
+    assert circles(graph(packages=["trainables"])) == []
+
+
+def test_circles_and_layers_of_imports_of_every_kind(tmp_path: Path) -> None:
+    sources = {
+        "__init__": "",
+        "lowest": "import json",
+        "one": "from some import lowest\nif TYPE_CHECKING:\n    from some.two import x",
+        "two": "def x():\n    import some.three",
+        "three": "from some.one import y",
+        "top": "from some.two import x\nfrom some import lowest, three",
+    }
+    (tmp_path / "some").mkdir()
+    for name, source in sources.items():
+        (tmp_path / "some" / f"{name}.py").write_text(source)
+    found = graph(tmp_path, ["some"])
+    assert found["some.one"] == {"some.lowest": {"module"}, "some.two": {"typing"}}
+    assert found["some.two"] == {"some.three": {"function"}}
+    assert circles(found) == [["some.one", "some.three", "some.two"]]
+    assert layers(found) == [["some", "some.lowest"], ["some.one", "some.three", "some.two"], ["some.top"]]

@@ -12,8 +12,8 @@ from line_recipe import Line
 
 from trainables import loop
 from trainables.checkpoints import Checkpoints
+from trainables.config import Optimiser, Stage, TrainerConfig
 from trainables.context import Context
-from trainables.recipe import Optimiser, Stage, TrainerConfig
 
 CONFIG = TrainerConfig(steps=12, evaluate_every=12, checkpoint_every=2, batch_size=2)
 

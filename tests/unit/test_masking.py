@@ -21,7 +21,7 @@ from trainables.data.masking import (
     unigram_entropy,
 )
 from trainables.data.text import HeldTexts
-from trainables.data.words import marked_starts
+from trainables.data.word_boundaries import marked_starts
 from trainables.encoders import EMBEDDED
 
 CPU = torch.device("cpu")

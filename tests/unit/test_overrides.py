@@ -7,7 +7,7 @@ import re
 import pytest
 
 from trainables import overrides
-from trainables.recipe import TrainerConfig
+from trainables.config import TrainerConfig
 
 
 def test_values_are_read_as_json_where_they_are_json() -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from trainables.angle.config import Config, PairData, prepare
+from trainables.angle.config import Config, prepare
 from trainables.angle.grading import grading
 from trainables.data import embedded_pairs
+from trainables.data.config import PairData
 from trainables.data.embedded_pairs import Function, closeness, graded
 from trainables.data.pairs import pair_sets
 
@@ -117,7 +118,7 @@ def read_as(path: Path, labels, **data):
     rows = [{"sentence1": f"text {n}", "sentence2": f"other {n}", "label": label} for n, label in enumerate(labels)]
     config = Config(data=all_three(jsonl(path / "pairs.jsonl", rows), **data))
     sets = pair_sets(config.data)
-    return [pair.label for pair in sets["train"].pairs], grading(config, sets)
+    return [pair.label for pair in sets["train"].pairs], grading(sets, config.data, positive_label=None, in_batch=True)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ def test_stsb_goes_to_five_whatever_a_part_of_it_reaches(tmp_path) -> None:
     line = "main-news\tMSRpar\t2012\t0001\t{}\tOne.\tAnother.\n"
     (tmp_path / "part.csv").write_text(line.format(0.2) + line.format(1.0))
     config = Config(data=all_three(f"stsb:{tmp_path}/part.csv"), in_batch_weight=0)
-    what = grading(config, pair_sets(config.data))
+    what = grading(pair_sets(config.data), config.data, positive_label=None, in_batch=False)
     assert what.facts["data.labels"] == "0 to 5, of which the training pairs reach 0.2 to 1"
 
 

@@ -10,8 +10,9 @@ import pytest
 
 from trainables import paths
 from trainables.angle.config import Config as AngleConfig
+from trainables.config import Section
+from trainables.data.config import EvaluationData
 from trainables.places import COLLECTION, EXAMPLES, MODEL, PAIRS, TEXTS, Place
-from trainables.recipe import EvaluationData, Section
 
 
 @pytest.fixture

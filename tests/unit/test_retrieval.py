@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 
+from trainables.data.config import EvaluationData
 from trainables.evaluation.retrieval import Retrieval
 from trainables.evaluation.scoring import DENSE, SPARSE
-from trainables.recipe import EvaluationData
 
 
 @pytest.fixture

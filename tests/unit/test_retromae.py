@@ -10,9 +10,9 @@ from tokenizers.processors import TemplateProcessing
 
 from trainables import encoders, overrides
 from trainables.collapse import judge
+from trainables.config import Optimiser
 from trainables.context import Context
 from trainables.history import History
-from trainables.recipe import Optimiser
 from trainables.retromae.config import CollapseLimits, Config, Pretraining, prepare
 from trainables.retromae.recipe import build
 from trainables.retromae.rules import rules

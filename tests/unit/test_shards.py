@@ -11,6 +11,7 @@ import torch
 
 from trainables.angle.config import Config as AngleConfig
 from trainables.angle.recipe import Encoder as AngleEncoder
+from trainables.data.config import EvaluationData
 from trainables.data.corpora import STRIDE, open_corpus
 from trainables.evaluation import shards
 from trainables.evaluation.measurement import Counting, Measurement, model_identity, remove_leftovers
@@ -21,7 +22,6 @@ from trainables.evaluation.scoring import DENSE, MAX_SIM, SPARSE, Ragged
 from trainables.evaluation.search import TopK
 from trainables.evaluation.shards import ShardSearch
 from trainables.evaluation.vectors import Layout, Writer, blocks
-from trainables.recipe import EvaluationData
 from trainables.splade.config import Config as SpladeConfig
 from trainables.splade.recipe import Encoder as SpladeEncoder
 

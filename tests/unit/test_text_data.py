@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from transformers import AutoTokenizer, ByT5Tokenizer
 
 from trainables.data import embedded
+from trainables.data.config import TextData
 from trainables.data.text import text_set
 from trainables.encoders import EMBEDDED
-from trainables.recipe import TextData
 
 ROWS = [{"text": f"text number {i}", "title": f"t{i}"} for i in range(10)]
 TEXTS = [row["text"] for row in ROWS]

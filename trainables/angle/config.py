@@ -8,14 +8,11 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from trainables import inputs
-from trainables.evaluation.metrics import METRICS as RANKING
-from trainables.places import CollectionSource, PairSource, Text
-from trainables.recipe import (
+from trainables.config import (
     Direction,
-    EvaluationData,
+    Finite,
     Fraction,
     NonNegativeFinite,
-    OpenFraction,
     Optimiser,
     PositiveFinite,
     Prepared,
@@ -23,68 +20,9 @@ from trainables.recipe import (
     StepCost,
     TrainerConfig,
 )
-
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class PairData(Section):
-    """Graded pairs: two sentences and a label that grows with their likeness.
-
-    Sources are `embedded`, `stsb:FILE` (STS-Benchmark's own files), `datasets:NAME[:CONFIG]` or a path to
-    .jsonl, .json or .tsv. The three splits are three sources; `validation` and `test` may be left out where
-    `train` names data that have these splits themselves, that is for `embedded` and `datasets:`.
-    """
-
-    train: PairSource = "embedded"
-    validation: PairSource | None = None
-    test: PairSource | None = None
-    sentence1: Text = "sentence1"
-    """Name of a column of files and `datasets`; so are the next two."""
-    sentence2: Text = "sentence2"
-    label: Text = "label"
-    lowest: Finite | None = None
-    """A label below this or above `highest` is an error in the data. None takes both from the source: 0 to 5 for
-    `stsb:`, otherwise the narrowest of 0 to 1, 1 to 5 and 0 to 5 that holds all labels."""
-    highest: Finite | None = None
-    label_words: tuple[Text, ...] = ()
-    """Labels that are words, the least alike first, at equal distances from 0 to 1. Words such as yes and no, and those
-    of entailment, are known without."""
-
-    @model_validator(mode="after")
-    def _range(self) -> PairData:
-        if (self.lowest is None) != (self.highest is None):
-            raise ValueError(
-                f"lowest is {self.lowest} and highest {self.highest}: a range is declared with both, or left to the "
-                "source with neither"
-            )
-        if self.lowest is not None and self.highest is not None and self.lowest >= self.highest:
-            raise ValueError(f"lowest is {self.lowest:g} and highest {self.highest:g}: lowest must be smaller")
-        if len(self.label_words) == 1 or len({word.lower() for word in self.label_words}) < len(self.label_words):
-            raise ValueError(f"label_words={list(self.label_words)}: at least two different words are needed")
-        return self
-
-
-class RetrievalData(Section):
-    """A collection that every prefix is also measured on; see `EvaluationData` for the settings not said here."""
-
-    source: CollectionSource | None = None
-    """None for no retrieval, else `embedded`, `ir_datasets:ID` or a folder in BEIR layout."""
-    qrels_split: Text = "test"
-    validation_fraction: OpenFraction = 0.35
-    max_documents: PositiveInt | None = None
-    query_prefix: Text = ""
-    document_prefix: Text = ""
-
-    def data(self) -> EvaluationData | None:
-        if self.source is None:
-            return None
-        return EvaluationData(
-            source=self.source,
-            qrels_split=self.qrels_split,
-            validation_fraction=self.validation_fraction,
-            max_documents=self.max_documents,
-            bm25=False,
-        )
+from trainables.data.config import PairData, RetrievalData
+from trainables.evaluation.metrics import METRICS as RANKING
+from trainables.places import Text
 
 
 class CollapseLimits(Section):
@@ -199,7 +137,7 @@ def prepare(config: Config) -> Prepared:
 
     cache = Path(config.cache) if config.cache else None
     sets = pair_sets(config.data, cache)
-    graded = grading(config, sets)
+    graded = grading(sets, config.data, positive_label=config.positive_label, in_batch=config.in_batch_weight > 0)
     facts, notes = dict(graded.facts), list(graded.notes)
     for split, part in sets.items():
         facts |= {

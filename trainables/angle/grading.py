@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainables.angle.config import Config
+from trainables.data.config import PairData
 from trainables.data.labels import label_range
-from trainables.data.pairs import PairSet, Role
+from trainables.data.types import PairSet, Role
 
 ALIKE = 0.8
 """Share of the range of the labels, from its lowest, from which on two sentences are alike."""
@@ -25,19 +25,19 @@ class Grading:
     """What is said before the first trial: a declared range that the training pairs do not reach."""
 
 
-def grading(config: Config, sets: Mapping[Role, PairSet]) -> Grading:
-    """What the labels of `sets` mean under `config`.
+def grading(sets: Mapping[Role, PairSet], data: PairData, *, positive_label: float | None, in_batch: bool) -> Grading:
+    """What the labels of `sets`, which `data` names, mean; `in_batch` says whether the loss has its in-batch term.
 
-    ValueError where no training pair is alike, so that the in-batch term would be 0 at every step.
+    ValueError where that term would be 0 at every step, because no training pair is alike.
     """
     labels = {role: [pair.label for pair in part.pairs] for role, part in sets.items()}
-    lowest, highest = label_range(config.data, [label for found in labels.values() for label in found])
-    alike = lowest + ALIKE * (highest - lowest) if config.positive_label is None else config.positive_label
+    lowest, highest = label_range(data, [label for found in labels.values() for label in found])
+    alike = lowest + ALIKE * (highest - lowest) if positive_label is None else positive_label
     train = labels["train"]
     count = sum(label >= alike for label in train)
     reached = f"{min(train):g} to {max(train):g}"
-    if config.in_batch_weight and not count:
-        asked = "" if config.positive_label is None else "positive_label="
+    if in_batch and not count:
+        asked = "" if positive_label is None else "positive_label="
         raise ValueError(
             f"{sets['train'].name}: labels go from {reached}, so that no pair is alike, from {asked}{alike:g} on, and "
             "the in-batch term has nothing to work on; set another positive_label, declare the range with data.lowest "
@@ -47,10 +47,10 @@ def grading(config: Config, sets: Mapping[Role, PairSet]) -> Grading:
     notes: tuple[str, ...] = ()
     if (min(train), max(train)) != (lowest, highest):
         facts["data.labels"] += f", of which the training pairs reach {reached}"
-        if config.data.lowest is not None:
+        if data.lowest is not None:
             notes = (
                 f"{sets['train'].name}: labels go from {reached}, not through the range {lowest:g} to {highest:g}",
             )
-    if config.in_batch_weight:
+    if in_batch:
         facts["data.train.alike"] = f"{count} of {len(train)}, from label {alike:g} on"
     return Grading(alike, facts, notes)

@@ -19,14 +19,17 @@ from trainables.angle.config import Config
 from trainables.angle.grading import Grading, grading
 from trainables.angle.model import SentenceEncoder, export
 from trainables.angle.rules import rules
+from trainables.config import Split
 from trainables.data.order import indices, share
-from trainables.data.pairs import PairSet, Role, pair_sets
+from trainables.data.pairs import pair_sets
+from trainables.data.types import PairSet, Role
 from trainables.encoders import Prefixes, Tokens
 from trainables.evaluation import metrics, sts
 from trainables.evaluation.retrieval import Retrieval
 from trainables.evaluation.scoring import DENSE, Scorer
+from trainables.evaluation.types import Evaluation
 from trainables.probe import extremes, spaced
-from trainables.recipe import Evaluation, RecipeContext, Split, parameter_groups
+from trainables.recipe import RecipeContext, parameter_groups
 
 
 def build(config: Config, context: RecipeContext) -> AngleRecipe:
@@ -44,12 +47,11 @@ def build(config: Config, context: RecipeContext) -> AngleRecipe:
             f"dims={list(config.dims)}: the embeddings of backbone {config.backbone!r} have {model.size} coordinates, "
             f"so no prefix can be longer than that"
         )
-    longest = encoders.longest_input(backbone, tokenizer)
-    if config.length > longest:
-        raise ValueError(f"length is {config.length}, but backbone {config.backbone!r} takes at most {longest} tokens")
+    encoders.check_lengths({"length": config.length}, config.backbone, backbone, tokenizer)
     collection = config.retrieval.data()
     retrieval = None if collection is None else Retrieval(collection, folder)
-    return AngleRecipe(config, context, model, tokenizer, sets, retrieval, grading(config, sets))
+    graded = grading(sets, config.data, positive_label=config.positive_label, in_batch=config.in_batch_weight > 0)
+    return AngleRecipe(config, context, model, tokenizer, sets, retrieval, graded)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 
-from trainables import collapse
 from trainables.angle.config import Config
-from trainables.collapse import Rule, trend, unless_improving, warm
+from trainables.collapse import Rule, one_point, trend, unless_improving, warm
 from trainables.history import History
 
 FALLING = 0.98
@@ -29,9 +28,6 @@ def rules(config: Config) -> tuple[Rule, ...]:
     window = History("train", steps).window(limits.window)
     warmed = warm(config.optimiser.warmup, steps)
     deadline = max(limits.deadline * steps, warmed + 2 * window)
-
-    def one_point(history: History) -> str | None:
-        return collapse.one_point(history, window, limits.spread)
 
     def at_chance(history: History) -> str | None:
         """A ranking loss at or above chance past the deadline that does not fall.
@@ -61,5 +57,7 @@ def rules(config: Config) -> tuple[Rule, ...]:
             config.batch_size
         )
 
-    found: tuple[Rule, ...] = (one_point, at_chance) if config.angle_weight or config.cosine_weight else (one_point,)
+    found = [one_point(limits.window, limits.spread)]
+    if config.angle_weight or config.cosine_weight:
+        found.append(at_chance)
     return tuple(unless_improving("spearman", limits.window, rule) for rule in found)

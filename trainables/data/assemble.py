@@ -8,9 +8,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from trainables.data.config import TrainData
 from trainables.data.types import Collection, Example, TrainingSet
 from trainables.digests import rows_digest
-from trainables.recipe import TrainData
 
 Lookup = Callable[[list[str]], Iterable[tuple[str, str]]]
 """Document ids -> (id, text) of those that exist."""

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from trainables.data import assemble, kept, local
+from trainables.data import assemble, formats, kept, local
 from trainables.digests import json_digest
 from trainables.files import replacing
 
@@ -147,7 +147,7 @@ def _open_hub(id: str) -> tuple[HubCorpus, Topics]:
 
 
 def _open_folder(folder: Path, cache: Path, qrels_split: str) -> tuple[FolderCorpus, Topics]:
-    corpus, queries_file, qrels_file = local.beir_files(folder, qrels_split)
+    corpus, queries_file, qrels_file = formats.beir_files(folder, qrels_split)
     # A resolved path: workers on the same machine have working folders of their own.
     corpus = corpus.resolve()
     queries = dict(local.read_texts(queries_file))
@@ -158,7 +158,7 @@ def _open_folder(folder: Path, cache: Path, qrels_split: str) -> tuple[FolderCor
     place.mkdir(parents=True, exist_ok=True)
     stamp = corpus.stat()
     file = [str(corpus), stamp.st_size, stamp.st_mtime_ns]
-    if corpus.suffix in local.COMPRESSIONS:
+    if corpus.suffix in formats.COMPRESSIONS:
         corpus = _decompressed(corpus, place / f"{folder.name}-{json_digest(file)[:12]}.jsonl")
     index_path = place / f"{folder.name}-{json_digest([_INDEX, file, sorted(wanted)])[:12]}.json"
     (index,) = kept.rows(index_path, lambda: [_index(corpus, wanted)])

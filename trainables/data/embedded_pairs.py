@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainables.data.embedded import embedded_collection, embedded_query_split, embedded_training_set
-from trainables.data.pairs import GradedPair, Role
+from trainables.data.types import GradedPair, Role
 from trainables.digests import text_digest
 
 SAME, CLASS, MODULE, PACKAGE, UNRELATED = 4.0, 3.0, 2.0, 1.0, 0.0

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from trainables.data import assemble, kept
+from trainables.data.config import EvaluationData, TrainData
 from trainables.data.types import Collection, Example, TrainingSet
 from trainables.digests import text_digest
 from trainables.errors import one_line
 from trainables.places import FILE_BUILDERS
-from trainables.recipe import EvaluationData, TrainData
 
 _PAIRS_PER_LOOKUP = 10_000
 

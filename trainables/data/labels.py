@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from trainables.angle.config import PairData
+from trainables.data.config import PairData
 
 RANGES = ((0.0, 1.0), (1.0, 5.0), (0.0, 5.0))
 """Those in use, the narrowest first: shares, paraphrases and probabilities; SICK; STS Benchmark and JSTS."""
@@ -73,7 +72,7 @@ def declared(data: PairData) -> tuple[float, float] | None:
 def label_range(data: PairData, labels: Iterable[float]) -> tuple[float, float]:
     """(lowest, highest) of what `labels`, those of all splits, are graded by: declared, or the narrowest known range.
 
-    >>> from trainables.angle.config import PairData
+    >>> from trainables.data.config import PairData
     >>> label_range(PairData(train="a.tsv"), [0.0, 1.0]), label_range(PairData(train="a.tsv"), [1.2, 4.9])
     ((0.0, 1.0), (1.0, 5.0))
     """

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import bz2
 import errno
-import gzip
 import json
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from trainables.data import assemble
+from trainables.data.config import EvaluationData, TrainData
+from trainables.data.formats import COMPRESSIONS, beir_files, check_file, format_of
 from trainables.data.types import Collection, TrainingSet
-from trainables.recipe import EvaluationData, TrainData
 
-FORMATS = (".jsonl", ".json", ".tsv")
-TEXT_FORMATS = (".txt", *FORMATS)
-COMPRESSIONS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _OF_THE_FILE = (None, errno.EACCES, errno.EPERM)
 """Numbers of an OSError that is about the file, not the machine: compressed files that are none have no number."""
-
-_BEIR = "corpus.jsonl (_id, title, text), queries.jsonl (_id, text) and qrels/SPLIT.tsv (query-id, corpus-id, score)"
 
 
 def read_examples(path: Path, data: TrainData) -> TrainingSet:
@@ -46,23 +40,6 @@ def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     yield from {".jsonl": jsonl, ".json": _json, ".tsv": _tsv}[format_of(path)](path)
 
 
-def check_file(path: Path, formats: tuple[str, ...] = FORMATS) -> None:
-    """ValueError unless there is a file that is called as one of `formats`; does not open it."""
-    accepted = f"{', '.join(formats)}, with or without {', '.join(COMPRESSIONS)}"
-    if path.is_dir():
-        raise ValueError(
-            f"{path} is a folder; expected is a file ({accepted}). "
-            f"A folder that `datasets` opens or its `save_to_disk` wrote is given as datasets:{path}"
-        )
-    if not path.exists():
-        raise ValueError(f"no file {path}")
-    kind = format_of(path)
-    if kind not in formats:
-        builder = {".csv": "csv", ".parquet": "parquet"}.get(kind)
-        hint = f"; datasets:{builder}:{path} reads it" if builder else ""
-        raise ValueError(f"{path} ends in {kind!r}; accepted are {accepted}{hint}")
-
-
 def read_beir(folder: Path, data: EvaluationData) -> Collection:
     """The collection of a folder in BEIR layout (Thakur et al. 2021); a document is its title and text.
 
@@ -73,33 +50,6 @@ def read_beir(folder: Path, data: EvaluationData) -> Collection:
     asked = dict(read_texts(queries))
     judgements, notes = read_qrels(qrels)
     return assemble.collection(folder.name, read_texts(corpus), asked, judgements, data.max_documents, notes=notes)
-
-
-def beir_files(folder: Path, qrels_split: str) -> tuple[Path, Path, Path]:
-    """Corpus, queries and qrels of a folder in BEIR layout; ValueError names what is missing."""
-    if not folder.is_dir():
-        found = "a file" if folder.exists() else "nothing"
-        raise ValueError(f"{folder}: expected a folder that holds {_BEIR}; found {found}")
-    corpus, queries = (_inside(folder, name) for name in ("corpus.jsonl", "queries.jsonl"))
-    return corpus, queries, _inside(folder, f"qrels/{qrels_split}.tsv")
-
-
-def format_of(path: Path) -> str:
-    """What its name ends in, compression aside."""
-    return (path.with_suffix("") if path.suffix in COMPRESSIONS else path).suffix
-
-
-def _inside(folder: Path, name: str) -> Path:
-    for path in (folder / f"{name}{suffix}" for suffix in ("", *COMPRESSIONS)):
-        if path.is_file():
-            return path
-    near = (folder / name).parent
-    found = sorted(entry.name for entry in near.iterdir()) if near.is_dir() else []
-    where = "" if near == folder else f"{near.name}/"
-    raise ValueError(
-        f"{folder} has no {name}; expected are {_BEIR}. "
-        + (f"Found: {', '.join(where + name for name in found)}" if found else f"{near} is empty or missing")
-    )
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from trainables.data.cut import cut
-from trainables.data.words import marked_starts, word_starts
+from trainables.data.word_boundaries import marked_starts, word_starts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -67,7 +67,7 @@ class Masker:
     def whole_words(self) -> bool:
         """Whether words are masked as a whole.
 
-        True for every fast tokenizer (see `words.word_starts`) and for slow ones that mark their tokens with
+        True for every fast tokenizer (see `word_boundaries.word_starts`) and for slow ones that mark their tokens with
         `##` or `▁`; with other tokenizers each token is masked on its own.
         """
         return self.tokenizer.is_fast or self._marker is not None

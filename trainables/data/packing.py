@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainables.data.words import word_starts
+from trainables.data.word_boundaries import word_starts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

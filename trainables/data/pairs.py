@@ -4,44 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from trainables.data import assemble, local
+from trainables.data.config import PairData
 from trainables.data.labels import Labels
 from trainables.data.once import once
+from trainables.data.types import ROLES, GradedPair, PairSet, Role
 from trainables.digests import lines_digest
 from trainables.places import PAIRS
 
-if TYPE_CHECKING:
-    from trainables.angle.config import PairData
-
-Role = Literal["train", "validation", "test"]
-ROLES: tuple[Role, ...] = ("train", "validation", "test")
-
 _STSB = "genre, file, year, id, score, sentence1 and sentence2"
-
-
-@dataclass(frozen=True, slots=True)
-class GradedPair:
-    """Two sentences; a higher label means more alike. `id` is unique within its set."""
-
-    id: str
-    first: str
-    second: str
-    label: float
-
-
-@dataclass(frozen=True, slots=True)
-class PairSet:
-    """Pairs of one split in the source's order; equal identities mean equal ids, texts and labels."""
-
-    name: str
-    identity: str
-    pairs: list[GradedPair] = field(repr=False)
-    notes: tuple[str, ...] = ()
-    """What was left out, a sentence each."""
 
 
 @once

@@ -6,11 +6,12 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainables.config import Split
 from trainables.data import assemble
+from trainables.data.config import EvaluationData, TrainData
 from trainables.data.once import once
 from trainables.data.types import Collection, TrainingSet
 from trainables.places import COLLECTION, EXAMPLES, Parts, Place
-from trainables.recipe import EvaluationData, Split, TrainData
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ def source_kind(source: str, place: Place) -> tuple[str, str]:
     ValueError for anything else, which says what `place` accepts.
     """
     prefix, _, rest = source.partition(":")
-    if source in place.words or (rest and prefix in place.kinds):
+    if source in place.keywords or (rest and prefix in place.kinds):
         return prefix, rest
     try:
         path = place.located(source, Path.cwd())

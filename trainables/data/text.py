@@ -8,7 +8,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from trainables.data import assemble, local
+from trainables.data import assemble, formats, local
+from trainables.data.config import TextData
 from trainables.data.once import once
 from trainables.data.order import indices
 from trainables.data.packing import pack
@@ -16,7 +17,6 @@ from trainables.data.sources import source_kind
 from trainables.digests import rows_digest
 from trainables.places import TEXTS
 from trainables.probe import spaced
-from trainables.recipe import TextData
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -175,8 +175,8 @@ def _held(name: str, texts: Iterable[str], data: TextData) -> HeldTexts:
 
 
 def _of_file(path: Path, data: TextData) -> Iterator[str]:
-    local.check_file(path, local.TEXT_FORMATS)
-    return _paragraphs(path) if local.format_of(path) == ".txt" else _column(local.rows(path), data)
+    formats.check_file(path, formats.TEXT_FORMATS)
+    return _paragraphs(path) if formats.format_of(path) == ".txt" else _column(local.rows(path), data)
 
 
 def _paragraphs(path: Path) -> Iterator[str]:

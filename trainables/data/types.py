@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
+
+Role = Literal["train", "validation", "test"]
+ROLES: tuple[Role, ...] = ("train", "validation", "test")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +48,24 @@ class TrainingSet:
     identity: str
     examples: list[Example] = field(repr=False)
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GradedPair:
+    """Two sentences; a higher label means more alike. `id` is unique within its set."""
+
+    id: str
+    first: str
+    second: str
+    label: float
+
+
+@dataclass(frozen=True, slots=True)
+class PairSet:
+    """Pairs of one split in the source's order; equal identities mean equal ids, texts and labels."""
+
+    name: str
+    identity: str
+    pairs: list[GradedPair] = field(repr=False)
+    notes: tuple[str, ...] = ()
+    """What was left out, a sentence each."""

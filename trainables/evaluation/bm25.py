@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import regex
 
+from trainables.data.config import StopWords
 from trainables.data.types import Collection
 from trainables.evaluation.metrics import evaluate
-from trainables.recipe import Evaluation, StopWords
+from trainables.evaluation.types import Evaluation
 
 DEPTH = 100
 K1, B = 1.2, 0.75

@@ -11,7 +11,7 @@ from trainables.evaluation import shards
 from trainables.evaluation.measurement import Counting, Measurement
 from trainables.evaluation.metrics import evaluate
 from trainables.evaluation.search import TopK
-from trainables.recipe import Evaluation
+from trainables.evaluation.types import Evaluation
 
 _AT_ONCE = 256
 """Queries whose results are Python objects at a time."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from trainables.recipe import Evaluation
+from trainables.evaluation.types import Evaluation
 
 Run = Mapping[str, Sequence[tuple[str, float]]]
 """Query id -> (document id, score), best first. Metrics look at this order and never at the scores."""

@@ -11,13 +11,15 @@ from typing import Any
 import torch
 
 from trainables import distributed
+from trainables.config import Split
+from trainables.data.config import EvaluationData
 from trainables.data.sources import EvaluationSet, evaluation_sets
 from trainables.data.types import Collection
 from trainables.evaluation.metrics import evaluate
 from trainables.evaluation.scoring import DENSE, Scorer
 from trainables.evaluation.search import top_k
+from trainables.evaluation.types import Evaluation
 from trainables.probe import extremes, spaced
-from trainables.recipe import Evaluation, EvaluationData, Split
 
 Encode = Callable[[list[str]], Any]
 """Texts -> vectors that a scorer knows, such as (texts, dim), on the device of the model. It makes its own

@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F
 
 from trainables import distributed
-from trainables.data.pairs import PairSet
+from trainables.config import Split
+from trainables.data.types import PairSet
 from trainables.evaluation.retrieval import BLOCK, Encode
-from trainables.recipe import Evaluation, Split
+from trainables.evaluation.types import Evaluation
 
 METRICS = ("spearman", "pearson")
 

@@ -8,10 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from trainables import inputs
-from trainables.evaluation.metrics import METRICS as RANKING
-from trainables.recipe import (
+from trainables.config import (
     Direction,
-    EvaluationData,
     Fraction,
     OpenFraction,
     Optimiser,
@@ -20,10 +18,11 @@ from trainables.recipe import (
     Section,
     Stage,
     StepCost,
-    TextData,
-    TrainData,
     TrainerConfig,
 )
+from trainables.data.config import TextData
+from trainables.evaluation.metrics import METRICS as RANKING
+from trainables.retrieval_config import RetrievalConfig
 
 
 class CollapseLimits(Section):
@@ -64,11 +63,8 @@ class Pretraining(Section):
     """Every so many steps the decoder is also run on the embeddings of other texts, forward only."""
 
 
-class Config(TrainerConfig):
-    """RetroMAE pre-training (arXiv 2205.12035), then contrastive fine-tuning as a bi-encoder, in one run.
-
-    `steps` are those of both stages; `batch_size` and `optimiser` are those of fine-tuning.
-    """
+class MaskingConfig(TrainerConfig):
+    """What encoder and decoder do not see in pre-training."""
 
     encoder_mask_ratio: OpenFraction = 0.3
     """Share of the tokens that the encoder does not see, whole words where the tokenizer allows."""
@@ -81,13 +77,14 @@ class Config(TrainerConfig):
     """Tokens whose logits over the vocabulary are held at a time."""
     pretraining: Pretraining = Pretraining()
 
-    query_length: Annotated[int, Field(ge=3)] = 24
-    """Tokens, special ones included."""
-    document_length: Annotated[int, Field(ge=3)] = 48
-    train: TrainData = TrainData()
-    evaluation: EvaluationData = EvaluationData()
-    hard_negatives: Annotated[int, Field(ge=0)] = 0
-    """Negatives of the source per query, drawn anew each time where it has more."""
+
+# The order of the bases is that of the keys wherever a config is written.
+class Config(RetrievalConfig, MaskingConfig):
+    """RetroMAE pre-training (arXiv 2205.12035), then contrastive fine-tuning as a bi-encoder, in one run.
+
+    `steps` are those of both stages; `batch_size` and `optimiser` are those of fine-tuning.
+    """
+
     similarity: Literal["cosine", "dot"] = "cosine"
     temperature: PositiveFinite = 0.05
     """Similarities are divided by this before the softmax."""
@@ -124,10 +121,9 @@ class Config(TrainerConfig):
         share = self.encoder_mask_ratio
         if self.pretraining.objective == "retromae":
             share += 1 if self.decoding == "enhanced" else self.decoder_mask_ratio
-        texts = self.query_length + self.document_length * (1 + self.hard_negatives)
         return (
             *(StepCost(stage.steps, tokens, projected=round(share * tokens)) for stage in before),
-            StepCost(finetuning.steps, self.batch_size * texts),
+            StepCost(finetuning.steps, self.batch_tokens),
         )
 
     @property
@@ -142,7 +138,7 @@ def metrics(config: Config) -> dict[str, Direction]:
 
 def prepare(config: Config) -> Prepared:
     """See `trainables.recipe`."""
-    found = inputs.retrieval(config.train, config.evaluation, config.cache)
+    found = inputs.retrieval(config)
     if config.pretraining.objective == "none":
         return found
     from trainables.data.text import text_set

@@ -12,15 +12,17 @@ import torch
 import torch.nn.functional as F
 
 from trainables import distributed, encoders, overrides, vocabulary
-from trainables.contrastive import BatchSampler, ContrastiveBatch, info_nce, masked
+from trainables.config import Split
+from trainables.contrastive import BatchSampler, ContrastiveBatch, info_nce, ranking_signals
 from trainables.data.masking import FREE_STREAM, MaskableTokens, Masker, draws, text_seeds, unigram_entropy
 from trainables.data.order import share
 from trainables.data.sources import training_set
 from trainables.data.text import HeldTexts, TextSet, text_set
 from trainables.encoders import Tokens
 from trainables.evaluation.retrieval import Retrieval
+from trainables.evaluation.types import Evaluation
 from trainables.probe import SAMPLE, extremes
-from trainables.recipe import Evaluation, RecipeContext, Split, parameter_groups
+from trainables.recipe import RecipeContext, parameter_groups
 from trainables.retromae.config import Config
 from trainables.retromae.decoder import Decoder
 from trainables.retromae.masking import visible_sets
@@ -33,7 +35,7 @@ Signals = dict[str, torch.Tensor | float]
 def build(config: Config, context: RecipeContext) -> RetroMAERecipe:
     """ValueError where the backbone, the data or their combination with `config` cannot be used."""
     cache, pretraining = Path(config.cache) if config.cache else None, config.pretraining
-    lengths = {"query_length": config.query_length, "document_length": config.document_length}
+    lengths = config.lengths
     text, decoder = None, None
     if pretraining.objective != "none":
         if pretraining.batch_size % context.world_size:
@@ -45,10 +47,7 @@ def build(config: Config, context: RecipeContext) -> RetroMAERecipe:
         lengths["pretraining.max_length"] = pretraining.max_length
     sampler = BatchSampler(training_set(config.train, cache), config.batch_size, config.hard_negatives, context)
     mlm, tokenizer = encoders.load_masked_lm(config.backbone, trust_remote_code=config.trust_remote_code)
-    longest = encoders.longest_input(mlm, tokenizer)
-    for key, length in lengths.items():
-        if length > longest:
-            raise ValueError(f"{key} is {length}, but backbone {config.backbone!r} takes at most {longest} tokens")
+    encoders.check_lengths(lengths, config.backbone, mlm, tokenizer)
     vocabulary.check_first(config.backbone, tokenizer)
     if text is not None and pretraining.text.packed:
         text = text.packed(tokenizer, pretraining.max_length)
@@ -212,12 +211,9 @@ class RetroMAERecipe:
         scores = queries @ documents.T / config.temperature
         loss = info_nce(scores, sampled.targets, sampled.excluded)
         with torch.no_grad():
-            best, first = masked(scores, sampled.excluded).max(1)
             signals: Signals = {
                 "contrastive": loss,
-                "accuracy": (first == sampled.targets).float().mean(),
-                "candidates": sampled.candidates,
-                "score_scale": best.mean(),
+                **ranking_signals(scores, sampled),
                 "spread": _spread(documents),
             }
         return loss, signals
@@ -231,11 +227,7 @@ class RetroMAERecipe:
         encoders.export_pooling(
             folder,
             size=self.model.backbone.config.hidden_size,
-            lengths={
-                "max_seq_length": config.document_length,
-                "query_length": config.query_length,
-                "document_length": config.document_length,
-            },
+            lengths={"max_seq_length": config.document_length, **config.lengths},
             pooling="cls",
             similarity=config.similarity,
             normalise=config.similarity == "cosine",
@@ -253,15 +245,10 @@ def _spread(vectors: torch.Tensor) -> torch.Tensor:
 
 
 def _describe(recipe: RetroMAERecipe, entropy: float | None) -> dict[str, Any]:
-    config, data, model = recipe.config, recipe.sampler.data, recipe.model
-    source = "none: in-batch only"
-    if config.hard_negatives:
-        source = f"{config.hard_negatives} of {config.train.source}, column {config.train.negatives}"
+    config, model = recipe.config, recipe.model
     facts = {
-        "train.data": data.name,
-        "train.identity": data.identity,
-        "train.examples": len(data.examples),
-        "hard_negatives.source": source,
+        **recipe.sampler.description,
+        "hard_negatives.source": config.negatives_source,
         "parameters": sum(parameter.numel() for parameter in model.mlm.parameters()),
         **recipe.retrieval.description,
     }

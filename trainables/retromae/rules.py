@@ -6,7 +6,7 @@ Each stage is judged by its own steps.
 from __future__ import annotations
 
 from trainables import collapse
-from trainables.collapse import Rule, at_chance, trend, unless_improving, warm
+from trainables.collapse import Rule, at_chance, one_point, trend, unless_improving, warm
 from trainables.history import History
 from trainables.retromae.config import Config
 
@@ -62,9 +62,6 @@ def rules(config: Config, entropy: float | None) -> tuple[Rule, ...]:
             return None
         return f"the loss jumped from {loss.before:.4g} to {loss.now:.4g} and has stayed there for {window} steps"
 
-    def one_point(history: History) -> str | None:
-        return collapse.one_point(history, history.window(limits.window), limits.spread)
-
     def guessing(history: History) -> str | None:
         """A fine-tuning loss that stays that of a model that knows nothing."""
         if history.stage != finetuning.name:
@@ -82,5 +79,5 @@ def rules(config: Config, entropy: float | None) -> tuple[Rule, ...]:
     found: tuple[Rule, ...] = (no_better_than_frequencies, diverged) if pretraining is not finetuning else ()
     if config.pretraining.objective == "retromae":
         found = (*found, ignoring_the_embedding)
-    judged = (unless_improving("ndcg_at_10", limits.window, rule) for rule in (one_point, guessing))
-    return (*found, *judged)
+    judged = (one_point(limits.window, limits.spread), guessing)
+    return (*found, *(unless_improving("ndcg_at_10", limits.window, rule) for rule in judged))

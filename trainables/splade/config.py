@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import PositiveInt, model_validator
 
 from trainables import inputs
-from trainables.evaluation.metrics import METRICS as RANKING
-from trainables.recipe import (
+from trainables.config import (
     Direction,
-    EvaluationData,
     Fraction,
     NonNegativeFinite,
     PositiveFinite,
     Prepared,
     Section,
     StepCost,
-    TrainData,
     TrainerConfig,
 )
+from trainables.evaluation.metrics import METRICS as RANKING
+from trainables.retrieval_config import RetrievalConfig
 
 
 class CollapseLimits(Section):
@@ -38,8 +37,8 @@ class CollapseLimits(Section):
     """Growth of the scores since the start, with a loss above chance, that counts as exploding."""
 
 
-class Config(TrainerConfig):
-    """SPLADE with a rescaled masked-LM head (arXiv 2606.18811; SPLADE v2, arXiv 2109.10086)."""
+class HeadConfig(TrainerConfig):
+    """What is done to the masked-LM head before step 0."""
 
     k: PositiveFinite = 1.0
     """The decoder's weights are divided by this once, before step 0."""
@@ -49,14 +48,10 @@ class Config(TrainerConfig):
     rescale_bias: bool = False
     """Divide the decoder's bias by k as well."""
 
-    query_length: Annotated[int, Field(ge=3)] = 24
-    """Tokens, special ones included."""
-    document_length: Annotated[int, Field(ge=3)] = 48
 
-    train: TrainData = TrainData()
-    evaluation: EvaluationData = EvaluationData()
-    hard_negatives: Annotated[int, Field(ge=0)] = 0
-    """Negatives of the source per query, drawn anew each time where it has more."""
+# The order of the bases is that of the keys wherever a config is written.
+class Config(RetrievalConfig, HeadConfig):
+    """SPLADE with a rescaled masked-LM head (arXiv 2606.18811; SPLADE v2, arXiv 2109.10086)."""
 
     contrastive_weight: NonNegativeFinite = 1.0
     """Weight of InfoNCE; 0 leaves distillation alone."""
@@ -85,8 +80,7 @@ class Config(TrainerConfig):
 
     @property
     def step_costs(self) -> tuple[StepCost, ...]:
-        tokens = self.batch_size * (self.query_length + self.document_length * (1 + self.hard_negatives))
-        return (StepCost(self.steps, tokens, projected=tokens),)
+        return (StepCost(self.steps, self.batch_tokens, projected=self.batch_tokens),)
 
 
 def metrics(config: Config) -> dict[str, Direction]:
@@ -97,4 +91,4 @@ def metrics(config: Config) -> dict[str, Direction]:
 
 def prepare(config: Config) -> Prepared:
     """See `trainables.recipe`."""
-    return inputs.retrieval(config.train, config.evaluation, config.cache)
+    return inputs.retrieval(config)

@@ -12,12 +12,14 @@ from typing import Any
 import torch
 
 from trainables import distributed, encoders
-from trainables.contrastive import BatchSampler, ContrastiveBatch, info_nce, masked
+from trainables.config import Split
+from trainables.contrastive import BatchSampler, ContrastiveBatch, info_nce, ranking_signals
 from trainables.data.sources import training_set
 from trainables.encoders import Tokens
 from trainables.evaluation.retrieval import Retrieval, VectorStatistics
 from trainables.evaluation.scoring import SPARSE
-from trainables.recipe import Evaluation, RecipeContext, Split, parameter_groups
+from trainables.evaluation.types import Evaluation
+from trainables.recipe import RecipeContext, parameter_groups
 from trainables.splade import losses
 from trainables.splade.config import Config
 from trainables.splade.model import SpladeEncoder, export, rescale_head
@@ -37,10 +39,7 @@ def build(config: Config, context: RecipeContext) -> SpladeRecipe:
             "positive and its negatives: there is nothing to learn from them"
         )
     mlm, tokenizer = encoders.load_masked_lm(config.backbone, trust_remote_code=config.trust_remote_code)
-    longest = encoders.longest_input(mlm, tokenizer)
-    for key, length in (("query_length", config.query_length), ("document_length", config.document_length)):
-        if length > longest:
-            raise ValueError(f"{key} is {length}, but backbone {config.backbone!r} takes at most {longest} tokens")
+    encoders.check_lengths(config.lengths, config.backbone, mlm, tokenizer)
     model = SpladeEncoder(mlm, tokenizer)
     rescale_head(mlm, config.k, config.rescale, config.rescale_bias)
     return SpladeRecipe(config, context, model, tokenizer, sampler, Retrieval(config.evaluation, cache))
@@ -132,12 +131,9 @@ class SpladeRecipe:
             signals["distillation"] = distil(scores.gather(1, own), batch.teacher)
             total = total + config.distillation_weight * signals["distillation"]
         with torch.no_grad():
-            best, first = masked(scores, sampled.excluded).max(1)
             signals |= {
                 "contrastive": contrastive,
-                "accuracy": (first == sampled.targets).float().mean(),
-                "candidates": sampled.candidates,
-                "score_scale": best.mean(),
+                **ranking_signals(scores, sampled),
                 "regulariser": regulariser,
                 "flops_query": flops_query,
                 "flops_document": flops_document,
@@ -151,9 +147,7 @@ class SpladeRecipe:
         return self.retrieval.evaluate(splits, encoder.queries, encoder.documents, encoder.statistics, encoder.scorer)
 
     def export(self, folder: Path) -> None:
-        config = self.config
-        lengths = {"query_length": config.query_length, "document_length": config.document_length}
-        export(self.model, self.tokenizer, folder, lengths)
+        export(self.model, self.tokenizer, folder, self.config.lengths)
 
 
 def _sparsity(query: torch.Tensor, document: torch.Tensor) -> dict[str, float]:
@@ -167,14 +161,9 @@ def _sparsity(query: torch.Tensor, document: torch.Tensor) -> dict[str, float]:
 
 def _describe(recipe: SpladeRecipe) -> dict[str, Any]:
     config, data = recipe.config, recipe.sampler.data
-    source = "none: in-batch only"
-    if config.hard_negatives:
-        source = f"{config.hard_negatives} of {config.train.source}, column {config.train.negatives}"
     facts = {
-        "train.data": data.name,
-        "train.identity": data.identity,
-        "train.examples": len(data.examples),
-        "hard_negatives.source": source,
+        **recipe.sampler.description,
+        "hard_negatives.source": config.negatives_source,
         "parameters": sum(parameter.numel() for parameter in recipe.model.parameters()),
         "vocabulary": recipe.model.terms,
         **recipe.retrieval.description,

@@ -1,0 +1,97 @@
+"""Who imports whom in study/ and trainables/; `python -m tests.imports` prints the layers, lowest first, and circles.
+
+Every import statement counts: those inside of functions and those for the type checker too. What is imported by a name
+that is put together, as a trainer is, does not.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Literal
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("study", "trainables")
+
+Kind = Literal["module", "function", "typing"]
+"""Where an import stands: run with the module, run by a function, or read by the type checker alone."""
+Graph = Mapping[str, Mapping[str, frozenset[Kind]]]
+"""Module -> each module that it imports -> the kinds of these imports."""
+
+
+def graph(root: Path = ROOT, packages: Sequence[str] = PACKAGES) -> Graph:
+    """All modules of these packages, sorted; imports of anything else are left out."""
+    paths = {_name(path.relative_to(root)): path for package in packages for path in (root / package).rglob("*.py")}
+    found: dict[str, dict[str, frozenset[Kind]]] = {}
+    for module, path in sorted(paths.items()):
+        imported: dict[str, frozenset[Kind]] = {}
+        for names, kind in _imports(ast.parse(path.read_text(encoding="utf-8")), "module"):
+            # `from package import module` names a module, `from module import thing` a thing in one.
+            name = next((name for name in names if name in paths), module)
+            if name != module:
+                imported[name] = imported.get(name, frozenset()) | {kind}
+        found[module] = imported
+    return found
+
+
+def circles(graph: Graph) -> list[list[str]]:
+    """Sets of two and more modules each of which reaches all others, sorted."""
+    reached = {module: _reached(graph, module) for module in graph}
+    sets = {frozenset({module, *(other for other in reached[module] if module in reached[other])}) for module in graph}
+    return sorted(sorted(found) for found in sets if len(found) > 1)
+
+
+def layers(graph: Graph) -> list[list[str]]:
+    """Modules that import none; those that import only these; and so on. The modules of a circle share a layer."""
+    circle_of = {module: found[0] for found in circles(graph) for module in found}
+    heads: dict[str, set[str]] = {}
+    for module, imported in graph.items():
+        head = circle_of.get(module, module)
+        heads.setdefault(head, set()).update({circle_of.get(name, name) for name in imported} - {head})
+    height: dict[str, int] = {}
+    for head in TopologicalSorter(heads).static_order():
+        height[head] = 1 + max((height[name] for name in heads[head]), default=-1)
+    found: list[list[str]] = [[] for _ in range(1 + max(height.values(), default=-1))]
+    for module in sorted(graph):
+        found[height[circle_of.get(module, module)]].append(module)
+    return found
+
+
+def _name(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def _imports(node: ast.AST, kind: Kind) -> Iterator[tuple[tuple[str, ...], Kind]]:
+    """(what an import may name, the longest first; its kind) of all imports below `node`."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            yield from (((alias.name,), kind) for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            if child.level:
+                raise ValueError(f"line {child.lineno}: imports here are absolute")
+            yield from (((f"{child.module}.{alias.name}", str(child.module)), kind) for alias in child.names)
+        elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            yield from _imports(child, "function")
+        elif isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
+            yield from _imports(child, "typing")
+        else:
+            yield from _imports(child, kind)
+
+
+def _reached(graph: Graph, module: str) -> set[str]:
+    reached: set[str] = set()
+    ahead = [module]
+    while ahead:
+        new = graph[ahead.pop()].keys() - reached
+        reached |= new
+        ahead += new
+    return reached
+
+
+if __name__ == "__main__":
+    everything = graph()
+    for number, modules in enumerate(layers(everything)):
+        print(f"{number:2}  {', '.join(modules)}")
+    print(f"circles: {'; '.join(', '.join(modules) for modules in circles(everything)) or 'none'}")

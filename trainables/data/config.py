@@ -1,0 +1,143 @@
+"""The config sections that say where data come from, which trainers share. Imports neither torch nor ray."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import PositiveInt, model_validator
+
+from trainables.config import Finite, OpenFraction, Section
+from trainables.places import CollectionSource, ExampleSource, PairSource, Text, TextSource
+
+StopWords = Literal[
+    "none", "english", "german", "dutch", "french", "spanish", "portuguese", "italian", "russian", "swedish",
+    "norwegian", "chinese", "turkish", "korean", "danish",
+]  # fmt: skip
+
+
+class TrainData(Section):
+    """Where training examples come from.
+
+    `source` is `embedded`, `ir_datasets:ID` (a docpairs id), `datasets:NAME` (a hub name, or a local
+    data set that `datasets.load_dataset` opens) or a path to JSONL/TSV. The column names apply to
+    files and to `datasets`.
+    """
+
+    source: ExampleSource = "embedded"
+    query: Text = "query"
+    positive: Text = "positive"
+    negatives: Text = "negatives"
+    scores: Text = "scores"
+    split: Text = "train"
+    limit: PositiveInt | None = None
+    """Read at most this many examples."""
+
+
+class TextData(Section):
+    """Where plain texts for pre-training come from; see `trainables.data.text`.
+
+    `source` is `embedded`, `datasets:NAME[:CONFIG]`, or a path to .txt (a text is a paragraph: blank lines
+    separate texts), .jsonl, .json or .tsv, with or without .gz.
+    """
+
+    source: TextSource = "embedded"
+    text: Text = "text"
+    """Column of files other than .txt and of `datasets`."""
+    split: Text = "train"
+    limit: PositiveInt | None = None
+    """Read at most this many texts, from the start."""
+    streaming: bool = False
+    """Read a `datasets` source in its own order while training, whatever the seed, and keep none of it."""
+    packed: bool = False
+    """Join short texts and cut long ones to pieces of the full `max_length`; otherwise a text is cut off there."""
+
+    @model_validator(mode="after")
+    def _streamed(self) -> TextData:
+        if self.streaming and not self.source.startswith("datasets:"):
+            raise ValueError(
+                f"streaming is true, but source is {self.source!r}, which is held in memory; "
+                "streaming needs datasets:NAME[:CONFIG], or false"
+            )
+        return self
+
+
+class EvaluationData(Section):
+    """The collection that validation and test queries come from.
+
+    `source` is `embedded`, `ir_datasets:ID` or a folder in BEIR layout. `test_source`, where given,
+    is a second collection whose queries are the test queries; all queries of `source` are then
+    validation queries. Otherwise the queries of `source` are split by a hash of their ids, so that a
+    query stays on its side whatever else changes.
+    """
+
+    source: CollectionSource = "embedded"
+    test_source: CollectionSource | None = None
+    qrels_split: Text = "test"
+    """Which qrels file of a BEIR folder: `qrels/<qrels_split>.tsv`."""
+    validation_fraction: OpenFraction = 0.35
+    bm25: bool = True
+    """Measure BM25 on the same queries for comparison; its index is held in memory."""
+    bm25_stop_words: StopWords = "english"
+    """Words that BM25 leaves out: a list of bm25s, by its language."""
+    max_documents: PositiveInt | None = None
+    """Keep the judged documents and fill up to this many with others, in the source's order."""
+
+
+class PairData(Section):
+    """Graded pairs: two sentences and a label that grows with their likeness.
+
+    Sources are `embedded`, `stsb:FILE` (STS-Benchmark's own files), `datasets:NAME[:CONFIG]` or a path to
+    .jsonl, .json or .tsv. The three splits are three sources; `validation` and `test` may be left out where
+    `train` names data that have these splits themselves, that is for `embedded` and `datasets:`.
+    """
+
+    train: PairSource = "embedded"
+    validation: PairSource | None = None
+    test: PairSource | None = None
+    sentence1: Text = "sentence1"
+    """Name of a column of files and `datasets`; so are the next two."""
+    sentence2: Text = "sentence2"
+    label: Text = "label"
+    lowest: Finite | None = None
+    """A label below this or above `highest` is an error in the data. None takes both from the source: 0 to 5 for
+    `stsb:`, otherwise the narrowest of 0 to 1, 1 to 5 and 0 to 5 that holds all labels."""
+    highest: Finite | None = None
+    label_words: tuple[Text, ...] = ()
+    """Labels that are words, the least alike first, at equal distances from 0 to 1. Words such as yes and no, and those
+    of entailment, are known without."""
+
+    @model_validator(mode="after")
+    def _range(self) -> PairData:
+        if (self.lowest is None) != (self.highest is None):
+            raise ValueError(
+                f"lowest is {self.lowest} and highest {self.highest}: a range is declared with both, or left to the "
+                "source with neither"
+            )
+        if self.lowest is not None and self.highest is not None and self.lowest >= self.highest:
+            raise ValueError(f"lowest is {self.lowest:g} and highest {self.highest:g}: lowest must be smaller")
+        if len(self.label_words) == 1 or len({word.lower() for word in self.label_words}) < len(self.label_words):
+            raise ValueError(f"label_words={list(self.label_words)}: at least two different words are needed")
+        return self
+
+
+class RetrievalData(Section):
+    """A collection that every prefix is also measured on; see `EvaluationData` for the settings not said here."""
+
+    source: CollectionSource | None = None
+    """None for no retrieval, else `embedded`, `ir_datasets:ID` or a folder in BEIR layout."""
+    qrels_split: Text = "test"
+    validation_fraction: OpenFraction = 0.35
+    max_documents: PositiveInt | None = None
+    query_prefix: Text = ""
+    document_prefix: Text = ""
+
+    def data(self) -> EvaluationData | None:
+        if self.source is None:
+            return None
+        return EvaluationData(
+            source=self.source,
+            qrels_split=self.qrels_split,
+            validation_fraction=self.validation_fraction,
+            max_documents=self.max_documents,
+            bm25=False,
+        )
