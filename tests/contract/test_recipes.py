@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from every_trainer import TRAINERS
 from huggingface_hub import ModelCard
 
 from trainables import again, cli, loop, overrides, trainers
@@ -18,7 +19,6 @@ from trainables.evaluation.retrieval import Retrieval
 from trainables.training_record import TrainingRecord
 
 ROOT = Path(__file__).resolve().parents[2]
-TRAINERS = sorted(path.parent.name for path in (ROOT / "trainables").glob("*/recipe.py"))
 GOLDEN = ROOT / "tests" / "golden"
 
 SMALL = {

@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from every_trainer import TRAINERS
+
+from trainables import trainers
 
 from tests.imports import ROOT, circles, graph, layers
 
@@ -48,7 +51,10 @@ def test_layers(path: Path) -> None:
             assert where in allowed, f"{where} imports {package}"
 
 
-@pytest.mark.parametrize("name", [name for name in graph(packages=["trainables"]) if name.endswith(".config")])
+CONFIGS = {name for name in graph(packages=["trainables"]) if name.endswith(".config")}
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS | {f"{trainers.package_of(trainer)}.config" for trainer in TRAINERS}))
 def test_config_modules_are_light(name: str) -> None:
     code = (
         f"import sys, {name}\n"
