@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from trainables import check, loop, overrides, trainers
+from trainables.config import TrainerConfig
 from trainables.context import Context
 
 RECIPES = ("splade", "angle", "retromae")
