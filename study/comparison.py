@@ -12,8 +12,8 @@ from statistics import fmean
 from typing import Any
 
 from study.significance import LEVEL, Mean, holm, over_items
-from study.suites import Suite
 from study.words import Trial, at, difference, label, p_value, show
+from trainables.evaluation.suites import Suite
 from trainables.files import write_whole
 
 

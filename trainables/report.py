@@ -35,8 +35,8 @@ class Metric(Section):
     decimals: Annotated[int, Field(ge=0)] | None = None
     """How it is written; None for as many as its size calls for."""
     cost: bool = False
-    """Whether effectiveness is paid for with it, as with the operations or the bytes of a search: reports compare trials
-    at equal cost, and draw the objective against it. At most one metric of a recipe is that."""
+    """Whether effectiveness is paid for with it, as with the operations or the bytes of a search: reports compare
+    trials at equal cost, and draw the objective against it. At most one metric of a recipe is that."""
     column: bool = False
     """Whether the table of trials has a column for it; the objective and the cost have one anyway."""
     of: str | None = None
