@@ -11,10 +11,10 @@ from pathlib import Path
 import evaluation
 import pytest
 import torch
-from trainables.data.config import EvaluationData
 
 from tests.fixtures.late_interaction.config import Config
 from tests.fixtures.late_interaction.recipe import Encoder
+from trainables.data.config import EvaluationData
 from trainables.evaluation.retrieval import Retrieval
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from every_trainer import TRAINERS
 
-from trainables import trainers
-
 from tests.imports import ROOT, circles, graph, layers
+from trainables import trainers
 
 SOURCES = sorted([*(ROOT / "study").rglob("*.py"), *(ROOT / "trainables").rglob("*.py")])
 
