@@ -39,7 +39,7 @@ def finished(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("own")
     settings = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
     done = run(folder, "study.run", *settings)
-    assert "2 complete" in done.stderr
+    assert "2 complete" in done.stdout
     evaluation.generate(folder / "suite", passages=1100, queries=12)
     run(folder, "study.evaluate", "--suite", "suite", "--trials", "0,1")
     return folder
