@@ -11,8 +11,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from study.protocol.summary import StudySummary, TrialSummary
 from study.significance import LEVEL, Mean, holm, over_items
-from study.words import Trial, at, difference, label, p_value, show
+from study.words import at, difference, label, p_value, show
 from trainables.evaluation.suites import Suite
 from trainables.files import write_whole
 
@@ -48,7 +49,7 @@ class Compared:
 
 
 def write(
-    folder: Path, suite: Suite, summary: Mapping[str, Any], trials: Sequence[Trial], results: Sequence[Measured]
+    folder: Path, suite: Suite, summary: StudySummary, trials: Sequence[TrialSummary], results: Sequence[Measured]
 ) -> Path:
     """Write `SUITE.json` and `SUITE.md` into `folder`; returns the page's path."""
     values = tabled(results)
@@ -56,18 +57,18 @@ def write(
     folder.mkdir(parents=True, exist_ok=True)
     content = {
         "suite": suite.name,
-        "study": summary["study"],
+        "study": summary.study,
         "metric": suite.metrics[0],
         "trials": [
             {
-                "number": trial["number"],
-                "params": trial.get("params"),
-                "mean": _means(values[trial["number"]]),
-                "datasets": values[trial["number"]],
+                "number": trial.number,
+                "params": trial.params,
+                "mean": _means(values[trial.number]),
+                "datasets": values[trial.number],
                 "replicates": [
                     {"replicate": one.replicate, "dataset": one.dataset, "values": one.values}
                     for one in results
-                    if one.trial == trial["number"]
+                    if one.trial == trial.number
                 ],
             }
             for trial in trials
@@ -134,18 +135,18 @@ def _means(datasets: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 def _page(
     suite: Suite,
-    summary: Mapping[str, Any],
-    trials: Sequence[Trial],
+    summary: StudySummary,
+    trials: Sequence[TrialSummary],
     values: Mapping[int, Mapping[str, Mapping[str, float]]],
     compared: Sequence[Compared],
 ) -> str:
-    lines = [f"# {summary['study']} on {suite.name}", ""]
+    lines = [f"# {summary.study} on {suite.name}", ""]
     datasets = [dataset.name for dataset in suite.datasets]
-    for metric in values[trials[0]["number"]][datasets[0]]:
-        heads = [f"trial {trial['number']}, {at(trial, summary['parameter'])}" for trial in trials]
-        rows = [[name, *(show(values[trial["number"]][name][metric]) for trial in trials)] for name in datasets]
+    for metric in values[trials[0].number][datasets[0]]:
+        heads = [f"trial {trial.number}, {at(trial, summary.parameter)}" for trial in trials]
+        rows = [[name, *(show(values[trial.number][name][metric]) for trial in trials)] for name in datasets]
         if len(datasets) > 1:
-            rows.append(["mean", *(show(_means(values[trial["number"]])[metric]) for trial in trials)])
+            rows.append(["mean", *(show(_means(values[trial.number])[metric]) for trial in trials)])
         lines += [*_table([label(metric), *heads], rows), ""]
     if compared:
         lines += [

@@ -32,13 +32,15 @@ from study.lock import Lock
 from study.moved import Moves, as_now
 from study.places import inside, resolved
 from study.private_names import storage_id
+from study.protocol.states import StudyStatus
+from study.protocol.summary import GpuHours, ObjectiveSummary, StudySummary, Tracking, WorkerSeconds
 from study.records import Records
 from study.row import Row, front
 from study.sampling import control_of
-from study.space import Unsuitable, shown, suggest
+from study.space import Unsuitable, log_scaled, shown, suggest
 from study.spec import Study
 from study.stored import FINAL, Refused, default_url, importances, open_study
-from study.tracking import Tracker
+from study.tracking import Snapshot, Tracker
 from study.uris import redacted
 from trainables.files import remove_asides, write_whole
 from trainables.object_store import below
@@ -98,6 +100,7 @@ class Ledger:
             Tracker(self.journal, storage / "tracking.json", tracking_uri, name, self.id) if tracking_uri else None
         )
         self._moves = moves or {}
+        self._parameter_log = log_scaled(study, study.parameter)
         self._account = Account(study, self._study.user_attrs.get("elapsed", 0.0))
         self._halt: str | None = None
         self._live: set[int] = set()
@@ -445,7 +448,7 @@ class Ledger:
             return True
         return False
 
-    def conclude(self) -> dict[str, Any]:
+    def conclude(self) -> StudySummary:
         """The engine has come to rest: set the study's status, and return the summary."""
         if self._deposed():
             self._live.clear()
@@ -503,54 +506,52 @@ class Ledger:
         pick = max if objective.direction == "maximize" else min
         return [pick(searched, key=lambda number: self._rows[number].values[objective.name])]
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> StudySummary:
         """The study as `summary.json` shows it."""
         rows = [self._rows[number] for number in sorted(self._rows)]
-        tracking = self._tracker.snapshot() if self._tracker else {}
-        runs = tracking.get("runs", {})
+        recorded = self._tracker.snapshot() if self._tracker else Snapshot(Tracking(), {}, 0)
         used = {row.number: self._account.used(row) for row in rows}
-        return {
-            "study": self.name,
-            "id": self.id,
-            "profile": self.profile,
-            "status": self.status,
-            "reason": self._futile(),
-            "question": self.spec.question,
-            "design": self.spec.design,
-            "parameter": self.spec.parameter,
-            "plane": self.spec.plane,
-            "signals": self.spec.signals,
-            "importances": self._importances,
-            "objectives": [o.model_dump() for o in self.spec.objectives],
-            "best": self.best(),
-            "planned_trials": self.spec.budget.trials,
-            "trials": [
+        return StudySummary(
+            study=self.name,
+            id=self.id,
+            profile=self.profile,
+            status=StudyStatus(self.status),
+            reason=self._futile(),
+            question=self.spec.question,
+            design=self.spec.design,
+            parameter=self.spec.parameter,
+            parameter_log=self._parameter_log,
+            plane=self.spec.plane,
+            signals=self.spec.signals,
+            importances=self._importances,
+            objectives=tuple(ObjectiveSummary(name=o.name, direction=o.direction) for o in self.spec.objectives),
+            best=tuple(self.best()),
+            planned_trials=self.spec.budget.trials,
+            trials=tuple(
                 row.shown(
                     live=row.number in self._live,
                     used=used[row.number],
                     gpu_hours=self._account.gpu_hours(used[row.number]),
-                    run_id=runs.get(row.number),
+                    run_id=recorded.runs.get(row.number),
                 )
                 for row in rows
-            ],
-            "worker_seconds": {
-                "used": round(sum(used.values()), 3),
-                "saved": round(sum(row.saved for row in rows), 3),
-                "overhead": round(sum(max(0.0, row.used - row.trained) for row in rows if row.state in FINAL), 3),
-            },
-            "gpu_hours": {
-                "used": round(self._account.gpu_hours(sum(used.values())), 4),
-                "saved": round(self._account.gpu_hours(sum(row.saved for row in rows)), 4),
-                "price": self.spec.resources.gpu_hour_price,
-            },
-            "wall_seconds": round(self._account.elapsed(), 3),
-            "baselines": self._baselines,
-            "dataset": self._facts,
-            "mlflow": {
-                key: tracking.get(key) for key in ("tracking_uri", "experiment", "parent_run_id", "pending", "error")
-            },
-            "updated": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
+            ),
+            worker_seconds=WorkerSeconds(
+                used=round(sum(used.values()), 3),
+                saved=round(sum(row.saved for row in rows), 3),
+                overhead=round(sum(max(0.0, row.used - row.trained) for row in rows if row.state in FINAL), 3),
+            ),
+            gpu_hours=GpuHours(
+                used=round(self._account.gpu_hours(sum(used.values())), 4),
+                saved=round(self._account.gpu_hours(sum(row.saved for row in rows)), 4),
+                price=self.spec.resources.gpu_hour_price,
+            ),
+            wall_seconds=round(self._account.elapsed(), 3),
+            baselines=self._baselines,
+            dataset=self._facts,
+            tracking=recorded.tracking,
+            updated=datetime.now(UTC).replace(microsecond=0),
+        )
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -649,9 +650,9 @@ class Ledger:
         if self._tracker:
             self._tracker.wake()
 
-    def _write_summary(self) -> dict[str, Any]:
+    def _write_summary(self) -> StudySummary:
         summary = self.summary()
-        write_whole(self.storage / "summary.json", json.dumps(_finite(summary), indent=2))
+        write_whole(self.storage / "summary.json", summary.text())
         return summary
 
 

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from study import pseudo_values, resampling
+from study.protocol.states import TrialState
+from study.protocol.summary import TrialSummary
 from study.significance import LEVEL, Mean, crossed, holm, mean
-from study.words import Trial, at, enumerate_words, label, number, p_value
+from study.words import at, enumerate_words, label, p_value
 
 if TYPE_CHECKING:
     from study.findings import Findings
@@ -92,9 +94,10 @@ def contrasts(findings: Findings) -> list[Contrast]:
 
     Empty for another design, and while no two arms have two seeds in common.
     """
-    if findings.summary.get("design") != "paired":
+    if findings.summary.design != "paired":
         return []
-    arms = [trial for trial in findings.trials if trial["state"] in ("complete", "running", "interrupted")]
+    at_hand = (TrialState.COMPLETE, TrialState.RUNNING, TrialState.INTERRUPTED)
+    arms = [trial for trial in findings.trials if trial.state in at_hand]
     found = []
     for metric in _metrics(findings):
         for other in arms[1:]:
@@ -106,7 +109,7 @@ def contrasts(findings: Findings) -> list[Contrast]:
 
 def _metrics(findings: Findings) -> list[str]:
     """The objective, and metrics that have both a value of their own and values for sizes."""
-    names = {name for trial in findings.trials for name in (trial.get("values") or {}) if "." not in name}
+    names = {name for trial in findings.trials for name in trial.values if "." not in name}
     sized = {name for name in names if any(_size(other, name) is not None for other in names)}
     return [findings.metric, *sorted(sized - {findings.metric})]
 
@@ -117,13 +120,13 @@ def _size(name: str, metric: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _contrast(findings: Findings, metric: str, reference: Trial, other: Trial) -> Contrast | None:
+def _contrast(findings: Findings, metric: str, reference: TrialSummary, other: TrialSummary) -> Contrast | None:
     key = f"test.{metric}" if all(_values(arm, f"test.{metric}") for arm in (reference, other)) else metric
     values = _values(reference, key), _values(other, key)
     seeds = tuple(sorted(values[0].keys() & values[1].keys()))
     if len(seeds) < 2:
         return None
-    names = {name for arm in (reference, other) for r in arm["replicates"] for name in r["values"]}
+    names = {name for arm in (reference, other) for r in arm.replicates for name in r.values}
     sizes = sorted(size for name in names if (size := _size(name, key)) is not None)
     keys = [*(f"{key}_{size}" for size in sizes), key]
     table = np.array([[[_values(arm, name)[seed] for name in keys] for seed in seeds] for arm in (reference, other)])
@@ -174,17 +177,16 @@ def over_seeds_and_items(
     return [crossed(table[:, :, column], gap) for column, gap in enumerate(gaps)]
 
 
-def _values(trial: Trial, key: str) -> dict[int, float]:
+def _values(trial: TrialSummary, key: str) -> dict[int, float]:
     """Seed -> value of the finished replicates."""
-    replicates = trial.get("replicates") or ()
-    return {r["seed"]: value for r in replicates if (value := number(r["values"].get(key))) is not None}
+    return {r.seed: value for r in trial.replicates if (value := r.values.get(key)) is not None}
 
 
-def _items(findings: Findings, trial: Trial, seed: int, key: str) -> dict[str, Any]:
+def _items(findings: Findings, trial: TrialSummary, seed: int, key: str) -> dict[str, Any]:
     """Metric -> item -> value of one replicate on the split that `key` is of."""
-    replicate = next(i for i, r in enumerate(trial["replicates"]) if r["seed"] == seed)
+    replicate = next(i for i, r in enumerate(trial.replicates) if r.seed == seed)
     split = "test" if key.startswith("test.") else "validation"
-    return findings.replicate_items(trial["number"], replicate).get(split, {})
+    return findings.replicate_items(trial.number, replicate).get(split, {})
 
 
 def sentence(contrast: Contrast) -> str:

@@ -24,7 +24,9 @@ from study.plot_style import (
     plain,
     png,
 )
-from study.words import Trial, baselines, label, number, reported, setting, value_of
+from study.protocol.states import TrialState
+from study.protocol.summary import TrialSummary
+from study.words import baselines, label, number, reported, setting
 
 
 def parameter_curve(findings: Findings) -> bytes | None:
@@ -53,7 +55,7 @@ def parameter_curve(findings: Findings) -> bytes | None:
         return png(figure)
 
 
-Placed = Sequence[tuple[float, Trial]]
+Placed = Sequence[tuple[float, TrialSummary]]
 """Trials with their places on the x axis."""
 
 
@@ -61,11 +63,11 @@ def _series(
     axes: Axes, findings: Findings, placed: Placed, key: str, name: str, colour: str, marker: str, dash: str
 ) -> None:
     """Means over replicates, their range, and a line through the best of each place if that is a curve."""
-    points = [(x, value, trial) for x, trial in placed if (value := value_of(trial, key)) is not None]
+    points = [(x, value, trial) for x, trial in placed if (value := trial.values.get(key)) is not None]
     if not points:
         return
     for x, _, trial in points:
-        seeds = [v for r in trial.get("replicates") or () if (v := value_of(r, key)) is not None]
+        seeds = [v for r in trial.replicates if (v := r.values.get(key)) is not None]
         if len(seeds) > 1:
             axes.plot([x, x], [min(seeds), max(seeds)], color=colour, linewidth=5, alpha=0.25)
             axes.plot([x] * len(seeds), seeds, linestyle="", marker="_", color=colour, markersize=6)
@@ -73,7 +75,7 @@ def _series(
     size = 5 if dash == "--" else 7
     places = sorted({x for x, *_ in points})
     ordered = Scale.of(findings).numeric and len(places) > 1
-    alone = len(findings.trials[0]["params"]) == 1 or len(places) <= len(points) / 2
+    alone = len(findings.trials[0].params) == 1 or len(places) <= len(points) / 2
     pick = max if findings.more else min
     if ordered and alone:
         tops = [pick(value for place, value, _ in points if place == x) for x in places]
@@ -87,7 +89,7 @@ def _series(
 def _stopped(axes: Axes, findings: Findings, placed: Placed) -> None:
     """Trials that did not finish, at their last validation value, or on the axis where they have none."""
     for state, (colour, marker) in STOPPED.items():
-        found = [(x, findings.last_value(trial)) for x, trial in placed if trial["state"] == state]
+        found = [(x, findings.last_value(trial)) for x, trial in placed if trial.state == state]
         measured = [(x, value) for x, value in found if value is not None]
         bare = [(x, 0.0) for x, value in found if value is None]
         look: dict[str, Any] = {
@@ -141,7 +143,7 @@ def pareto(findings: Findings) -> bytes | None:
     points = [
         (spent, value, trial)
         for trial in findings.complete
-        if (spent := value_of(trial, spent_key)) is not None and (value := value_of(trial, key)) is not None
+        if (spent := trial.values.get(spent_key)) is not None and (value := trial.values.get(key)) is not None
     ]
     if not points:
         return None
@@ -150,8 +152,8 @@ def pareto(findings: Findings) -> bytes | None:
         start = [
             (spent, value)
             for trial in findings.trials
-            if (spent := value_of(trial, f"untrained.{spent_key}")) is not None
-            and (value := value_of(trial, f"untrained.{key}")) is not None
+            if (spent := trial.values.get(f"untrained.{spent_key}")) is not None
+            and (value := trial.values.get(f"untrained.{key}")) is not None
         ]
         if start:
             xs, ys = zip(*start, strict=True)
@@ -164,7 +166,7 @@ def pareto(findings: Findings) -> bytes | None:
             axes.scatter([spent], [value], s=size, color=scale.colour(trial), edgecolors=edge, zorder=3)
             if len(points) > MANY and not on and trial is not best:
                 continue
-            text = setting((trial.get("params") or {}).get(findings.parameter, trial["number"]))
+            text = setting(trial.params.get(findings.parameter, trial.number))
             weight = "bold" if trial is best else "normal"
             axes.annotate(text, (spent, value), (0, 8), textcoords="offset points", ha="center", weight=weight)
         log_if_wide(axes, [spent for spent, *_ in points] + [spent for spent, _ in start])
@@ -199,11 +201,11 @@ def loss_curves(findings: Findings) -> bytes | None:
         if evaluated:
             panels[-1].set_ylabel(f"validation {label(findings.metric)}")
         scale.key(figure, panels[0], drawn)
-        _stop_key(panels[-1] if evaluated else panels[0], {trial["state"] for trial in drawn}, evaluated)
+        _stop_key(panels[-1] if evaluated else panels[0], {trial.state for trial in drawn}, evaluated)
         return png(figure)
 
 
-def _signal(axes: Axes, findings: Findings, scale: Scale, drawn: Sequence[Trial], name: str) -> None:
+def _signal(axes: Axes, findings: Findings, scale: Scale, drawn: Sequence[TrialSummary], name: str) -> None:
     """One signal of every trial: single steps thin, running means thick, the ends of stopped trials marked."""
     positive = True
     for trial in drawn:
@@ -216,8 +218,8 @@ def _signal(axes: Axes, findings: Findings, scale: Scale, drawn: Sequence[Trial]
         colour, width = scale.colour(trial), 2.6 if trial is findings.best else 1.6
         axes.plot(steps, values, color=colour, linewidth=0.7, alpha=0.3)
         axes.plot(steps, _smooth(values), color=colour, linewidth=width, linestyle=scale.dash(trial))
-        if trial["state"] in STOPPED:
-            mark, marker = STOPPED[trial["state"]]
+        if trial.state in STOPPED:
+            mark, marker = STOPPED[trial.state]
             axes.scatter(steps[-1:], _smooth(values)[-1:], s=75, color=mark, marker=marker, zorder=5, **_edge(marker))
     if positive:
         axes.set_yscale("log")
@@ -226,7 +228,7 @@ def _signal(axes: Axes, findings: Findings, scale: Scale, drawn: Sequence[Trial]
     axes.set_ylabel(f"training {label(name)}" + (" (log)" if positive else ""))
 
 
-def _stop_key(axes: Axes, states: set[str], beside: bool) -> None:
+def _stop_key(axes: Axes, states: set[TrialState], beside: bool) -> None:
     """A second legend for the stop marks, under the first."""
     marks = [(state, *STOPPED[state]) for state in STOPPED if state in states]
     if not marks:

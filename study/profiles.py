@@ -8,12 +8,12 @@ profile that was begun in `studies/NAME`, as all of them once were, is carried o
 from __future__ import annotations
 
 import glob
-import json
 import re
 from contextlib import suppress
 from pathlib import Path
 
 from study.journal import Damaged, first
+from study.protocol.summary import read
 
 STUDIES = Path("studies")
 PROFILE = re.compile(r"[A-Za-z][\w-]*")
@@ -35,9 +35,9 @@ def begun(folder: Path) -> tuple[str, str] | None:
     neither can be read.
     """
     try:
-        summary = json.loads((folder / "summary.json").read_text())
-        return summary["study"], summary["profile"]
-    except (OSError, ValueError, KeyError, TypeError):
+        summary = read(folder / "summary.json")
+        return summary.study, summary.profile
+    except ValueError:
         path = folder.absolute() / "journal.jsonl"
         tags = first(path).get("tags", {}) if path.is_file() else {}
         return (tags["study.name"], tags["study.profile"]) if {"study.name", "study.profile"} <= tags.keys() else None

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from operator import ge
 from typing import Any
 
+from study.protocol.states import TrialState
+from study.protocol.summary import ReplicateSummary, TrialSummary
 from study.spec import Objective
 from study.stored import FINAL
 
@@ -51,27 +53,27 @@ class Row:
     def steps(self) -> int:
         return sum(r["steps"] for r in self.replicates) + self.step
 
-    def shown(self, *, live: bool, used: float, gpu_hours: float, run_id: str | None) -> dict[str, Any]:
+    def shown(self, *, live: bool, used: float, gpu_hours: float, run_id: str | None) -> TrialSummary:
         """The trial's entry in `summary.json`; `used` are worker-seconds up to now."""
-        return {
-            "number": self.number,
-            "state": self.state if self.state in FINAL or live else "interrupted",
-            "reason": self.reason,
-            "params": self.params,
-            "values": self.values,
-            "replicates": [{"seed": r["seed"], "values": r["values"]} for r in self.replicates],
-            "steps": self.steps,
-            "planned_steps": self.planned_steps,
-            "worker_seconds": round(used, 3),
-            "saved_worker_seconds": round(self.saved, 3),
-            "gpu_hours": round(gpu_hours, 4),
-            "attempts": self.attempts,
-            "mlflow_run_id": run_id,
-            "checkpoint": self.checkpoint,
-            "retry_of": self.retry_of,
-            "control": self.control,
-            "latest": self.latest,
-        }
+        return TrialSummary(
+            number=self.number,
+            state=TrialState(self.state) if self.state in FINAL or live else TrialState.INTERRUPTED,
+            reason=self.reason,
+            params=self.params,
+            values=self.values,
+            replicates=tuple(ReplicateSummary(seed=r["seed"], values=r["values"]) for r in self.replicates),
+            steps=self.steps,
+            planned_steps=self.planned_steps,
+            worker_seconds=round(used, 3),
+            saved_worker_seconds=round(self.saved, 3),
+            gpu_hours=round(gpu_hours, 4),
+            attempts=self.attempts,
+            run_id=run_id,
+            checkpoint=self.checkpoint,
+            retry_of=self.retry_of,
+            control=self.control,
+            latest=self.latest,
+        )
 
 
 def front(rows: Iterable[Row], objectives: Sequence[Objective]) -> list[int]:

@@ -7,7 +7,7 @@ name, step, time and value it has already, and the rest is set, not added. So a 
 is not a fault, and a tracking store that has lost the runs is filled again from the start.
 
 - A server that is away, slow, failing, or closed to us (401, 403) is asked again for ever.
-- An item that MLflow refuses for good is logged, counted in `snapshot()["rejected"]` and left out.
+- An item that MLflow refuses for good is logged, counted in `Snapshot.rejected` and left out.
 - A run or an experiment that somebody deleted is restored when the journal has more for it.
 """
 
@@ -17,11 +17,13 @@ import logging
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from study.journal import Journal
 from study.places import resolved
+from study.protocol.summary import Tracking
 from study.tracking_runs import STUDY, LostError, Runs, State, initialise, refusal
 from study.uris import redacted
 from trainables.errors import first_line
@@ -47,6 +49,17 @@ class _StoppedError(Exception):
 
 class _RejectedError(Exception):
     """MLflow will never take this."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """How far the records of a study are."""
+
+    tracking: Tracking
+    runs: dict[int, str]
+    """Trial -> its run, for each that has one."""
+    rejected: int
+    """Items that MLflow refused for good."""
 
 
 class Tracker:
@@ -92,18 +105,18 @@ class Tracker:
         self._stop.set()
         return self._journal.pending(self._state.offset) == 0
 
-    def snapshot(self) -> dict[str, Any]:
-        """Where the records are and how far they are; the URI is without its password."""
+    def snapshot(self) -> Snapshot:
+        """How far the records are now."""
         runs = dict(self._state.runs)
-        return {
-            "tracking_uri": redacted(self._uri),
-            "experiment": self._state.experiment,
-            "parent_run_id": runs.pop(STUDY, None),
-            "runs": {int(key): run_id for key, run_id in runs.items() if "/" not in key},
-            "pending": self._journal.pending(self._state.offset),
-            "rejected": self._state.rejected,
-            "error": self._error,
-        }
+        tracking = Tracking(
+            uri=redacted(self._uri),
+            experiment=self._state.experiment,
+            run_id=runs.pop(STUDY, None),
+            pending=self._journal.pending(self._state.offset),
+            error=self._error,
+        )
+        trials = {int(key): run_id for key, run_id in runs.items() if "/" not in key}
+        return Snapshot(tracking, trials, self._state.rejected)
 
     # ---- the thread ----
 

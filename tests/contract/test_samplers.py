@@ -263,7 +263,7 @@ def test_every_sampler_with_several_objectives(sampler, monkeypatch, tmp_path) -
     ]  # fmt: skip
     assert killed.ledger.best() == front
     killed.ledger.conclude()
-    assert set(killed.ledger.summary()["importances"]) == {"k", "width"}
+    assert set(killed.ledger.summary().importances) == {"k", "width"}
 
 
 def test_quasi_random_points_stand_at_their_place(monkeypatch, tmp_path) -> None:

@@ -20,6 +20,7 @@ from study.display import final_text
 from study.lease import Deposed, Holder, Lease
 from study.ledger import Ledger
 from study.lock import Held
+from study.protocol.summary import read
 from study.run import Session
 from study.stored import Refused, default_url, existing_study, open_study
 from trainables.checkpoints import NAMES, Checkpoints
@@ -478,7 +479,7 @@ def test_a_head_that_was_replaced_writes_nothing_and_stops_its_gangs(folder) -> 
     assert ledger.finish(number, 1, ended) == "interrupted"
     assert ledger.abandon(number, "lost") == "interrupted"
     assert ledger.lost() == told
-    assert ledger.conclude()["status"] == "interrupted"
+    assert ledger.conclude().status == "interrupted"
     ledger.close([("report.html", "report")], 0)
     assert (folder / "x" / "journal.jsonl").read_bytes() == entries
     new.check()
@@ -524,8 +525,8 @@ def test_a_moved_folder_carries_on_with_its_models(folder, command, ids) -> None
     (folder / "a").rename(folder / "b")
     assert command("one.py", "--storage", "b", "--trials", "3").launched
     ledger = opened("one", folder / "b")
-    trials = ledger.summary()["trials"]
-    assert [t["checkpoint"] for t in trials] == [
+    trials = ledger.summary().trials
+    assert [t.checkpoint for t in trials] == [
         "trials/0000/replicate-0/model",
         "trials/0001/replicate-0/step-00000002",
     ]
@@ -545,10 +546,12 @@ def test_a_moved_folder_carries_on_with_its_models(folder, command, ids) -> None
 def test_the_answer_of_a_moved_folder_names_its_model_where_it_is(folder) -> None:
     """Also where an earlier version put an absolute path on record, of a study that is never opened again."""
     finished("one", folder / "a")
-    summary = json.loads((folder / "a" / "summary.json").read_text())
-    (best,) = summary["best"]
-    old = summary["trials"][best]["checkpoint"]
-    summary["trials"][best]["checkpoint"] = str(folder / "a" / old)
+    summary = read(folder / "a" / "summary.json")
+    (best,) = summary.best
+    old = summary.trials[best].checkpoint
+    trials = list(summary.trials)
+    trials[best] = trials[best].model_copy(update={"checkpoint": str(folder / "a" / old)})
+    summary = summary.model_copy(update={"trials": tuple(trials)})
     (folder / "a").rename(folder / "b")
     assert f"best model: {folder / 'b' / old}\n" in final_text(summary, folder / "b" / "report.html")
 
@@ -586,7 +589,7 @@ def test_copies_on_two_hosts_are_told_apart_by_mlflow(folder, command, monkeypat
     assert_refused(
         done, name, f"carried on in {there} on node-b", "its run at sqlite:///", "delete the tag study.launch"
     )
-    run_id = json.loads((here / "summary.json").read_text())["mlflow"]["parent_run_id"]
+    run_id = json.loads((here / "summary.json").read_text())["tracking"]["run_id"]
     connect(tracking).delete_tag(run_id, "study.launch")
     assert command(*arguments, str(here)).launched
 
@@ -604,7 +607,7 @@ def test_an_answer_at_once_needs_what_mlflow_has(folder, command) -> None:
     done = command("one.py")
     assert (done.code, done.launched) == (0, False)
     assert command("one.py", "--tracking-uri", f"sqlite:///{folder / 'other.db'}").launched
-    run_id = json.loads((folder / "studies" / "one" / "summary.json").read_text())["mlflow"]["parent_run_id"]
+    run_id = json.loads((folder / "studies" / "one" / "summary.json").read_text())["tracking"]["run_id"]
     client = connect(tracking)
     client.delete_run(run_id)
     assert command("one.py").launched

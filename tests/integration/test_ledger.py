@@ -161,14 +161,14 @@ def test_endings(tmp_path, how, state, told, status, reason) -> None:
         case "lost gang":
             ledger.abandon(number, reason)
 
-    row = ledger.summary()["trials"][number]
-    assert row["state"] == state
-    assert (row["reason"] or "").startswith(reason or "")
+    row = ledger.summary().trials[number]
+    assert row.state == state
+    assert (row.reason or "").startswith(reason or "")
     trial = trial_of(ledger, number)
     assert trial.state.name == told
     if how == "pruned":
         assert trial.intermediate_values == {4: 0.1}
-        assert row["saved_worker_seconds"] == pytest.approx(6 * 0.5)
+        assert row.saved_worker_seconds == pytest.approx(6 * 0.5)
     constraint = trial.system_attrs.get("constraints:collapse")
     assert constraint == {"collapsed": 1.0, "failed": None}.get(state, -1.0)
     end = [e for _, e in ledger.journal.read() if e["op"] == "end" and e["trial"] == number]
@@ -181,20 +181,20 @@ def test_endings(tmp_path, how, state, told, status, reason) -> None:
 def test_interrupted_trial_stays_open_and_comes_first(tmp_path) -> None:
     ledger = opened(tmp_path)
     number = ledger.ask()
-    params = ledger.summary()["trials"][0]["params"]
+    params = ledger.summary().trials[0].params
     attempt = ledger.begin(number)["attempt"]
     ledger.halt("interrupted")
     assert ledger.report(number, attempt, 0, [record(1, **{"train.loss": 2.0})]) == "interrupted"
     assert ledger.finish(number, attempt, outcome("stopped", step=1, reason="interrupted")) == "interrupted"
     assert ledger.ask() is None
-    assert ledger.conclude()["status"] == "interrupted"
+    assert ledger.conclude().status == "interrupted"
     assert trial_of(ledger, number).state.name == "RUNNING"
     ledger.close([], 0)
 
     again = opened(tmp_path)
     assert again.ask() == number
     assert again.begin(number)["attempt"] == 2
-    assert again.summary()["trials"][0]["params"] == params
+    assert again.summary().trials[0].params == params
     assert again.ask() == 1
 
 
@@ -202,7 +202,7 @@ def test_kill_at_any_moment_repeats_the_undisturbed_sequence(tmp_path) -> None:
     whole = opened(tmp_path / "whole")
     for value in (0.1, 0.4, 0.3, 0.2):
         run_trial(whole, value)
-    wanted = [t["params"] for t in whole.summary()["trials"]]
+    wanted = [t.params for t in whole.summary().trials]
     assert whole.ask() is None
 
     storage = tmp_path / "killed"
@@ -221,8 +221,8 @@ def test_kill_at_any_moment_repeats_the_undisturbed_sequence(tmp_path) -> None:
     dies(ledger)
     ledger = opened(storage)
     assert run_trial(ledger, 0.2) == 3
-    assert [t["params"] for t in ledger.summary()["trials"]] == wanted
-    assert [t["state"] for t in ledger.summary()["trials"]] == ["complete"] * 4
+    assert [t.params for t in ledger.summary().trials] == wanted
+    assert [t.state for t in ledger.summary().trials] == ["complete"] * 4
     assert ledger.ask() is None
 
 
@@ -232,7 +232,7 @@ def test_the_sequence_of_trials_is_that_of_sqlite(tmp_path) -> None:
     for ledger in ledgers:
         for value in (0.1, 0.4, 0.3, 0.2):
             run_trial(ledger, value)
-    here, file = ([t["params"] for t in ledger.summary()["trials"]] for ledger in ledgers)
+    here, file = ([t.params for t in ledger.summary().trials] for ledger in ledgers)
     assert here == file
 
 
@@ -249,10 +249,10 @@ def test_studies_of_different_names_share_a_database(tmp_path) -> None:
         dies(alive)
     again = opened(tmp_path / "one", url=url)
     assert again.ask() == number == 1
-    assert [t["values"].get("ndcg_at_10") for t in again.summary()["trials"]] == [0.4, None]
+    assert [t.values.get("ndcg_at_10") for t in again.summary().trials] == [0.4, None]
     again = Ledger("second", "embedded", toy(budget=Budget(trials=1)), other, url)
     assert again.ask() is None
-    assert [t["values"]["ndcg_at_10"] for t in again.summary()["trials"]] == [0.9]
+    assert [t.values["ndcg_at_10"] for t in again.summary().trials] == [0.9]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -272,7 +272,7 @@ def test_values_that_are_no_numbers_are_kept(tmp_path, value) -> None:
     assert [repr(r["metrics"]["ndcg_at_10"]) for r in kept] == [repr(value), "0.6"]
     assert trial_of(again, number).intermediate_values == {5: 0.6}
     assert json.loads((tmp_path / "summary.json").read_text())["trials"][number]["values"]["flops"] is None
-    assert again.summary()["best"] == [number]
+    assert again.summary().best == (number,)
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
@@ -360,10 +360,10 @@ def test_replicates_are_averaged_and_all_kept(tmp_path) -> None:
         ended = outcome("complete", ndcg_at_10=value)
         assert ledger.replicate_ended(number, 1, replicate, ended) is (replicate < 2)
     ledger.finish(number, 1, ended)
-    row = ledger.summary()["trials"][0]
-    assert row["values"]["ndcg_at_10"] == pytest.approx(0.3)
-    assert [(r["seed"], r["values"]["ndcg_at_10"]) for r in row["replicates"]] == [(0, 0.1), (1, 0.2), (2, 0.6)]
-    assert row["steps"] == row["planned_steps"] == 30
+    row = ledger.summary().trials[0]
+    assert row.values["ndcg_at_10"] == pytest.approx(0.3)
+    assert [(r.seed, r.values["ndcg_at_10"]) for r in row.replicates] == [(0, 0.1), (1, 0.2), (2, 0.6)]
+    assert row.steps == row.planned_steps == 30
     assert trial_of(ledger, 0).value == pytest.approx(0.3)
 
 
@@ -381,8 +381,8 @@ def test_points_come_first_and_retries_take_none_of_them(tmp_path) -> None:
     for _ in range(3):
         run_trial(again)
     assert again.ask() is None
-    rows = again.summary()["trials"]
-    assert [(r["params"]["k"], r["state"], r["retry_of"]) for r in rows] == [
+    rows = again.summary().trials
+    assert [(r.params["k"], r.state, r.retry_of) for r in rows] == [
         (1.0, "complete", None), (2.0, "failed", None), (2.0, "complete", 1), (4.0, "complete", None),
         (rows[4]["params"]["k"], "complete", None),
     ]  # fmt: skip
@@ -413,16 +413,16 @@ def test_a_control_stands_beside_the_search(tmp_path) -> None:
         run_trial(again, value)
     assert again.ask() is None
     summary = again.conclude()
-    assert [(t["control"], t["state"]) for t in summary["trials"][:3]] == [
+    assert [(t.control, t.state) for t in summary.trials[:3]] == [
         (True, "failed"), (True, "complete"), (False, "complete"),
     ]  # fmt: skip
-    assert summary["trials"][1]["params"] == {"width": 100, "batch_size": 4}
-    assert summary["trials"][2]["params"] == {"k": 2.0, "width": 2}
-    assert all(set(t["params"]) == {"k", "width"} for t in summary["trials"][2:])
+    assert summary.trials[1].params == {"width": 100, "batch_size": 4}
+    assert summary.trials[2].params == {"k": 2.0, "width": 2}
+    assert all(set(t.params) == {"k", "width"} for t in summary.trials[2:])
     assert trial_of(again, 1).intermediate_values == {}
-    assert summary["trials"][summary["best"][0]]["values"]["ndcg_at_10"] == 0.6
-    assert set(summary["importances"]) == {"k", "width"}
-    assert sum(summary["importances"].values()) == pytest.approx(1)
+    assert summary.trials[summary.best[0]].values["ndcg_at_10"] == 0.6
+    assert set(summary.importances) == {"k", "width"}
+    assert sum(summary.importances.values()) == pytest.approx(1)
 
 
 def test_parameters_of_a_conditional_space_are_sampled_together(tmp_path) -> None:
@@ -436,12 +436,12 @@ def test_parameters_of_a_conditional_space_are_sampled_together(tmp_path) -> Non
     ledger = opened(tmp_path, study)
     for _ in range(40):
         number = ledger.ask()
-        params = ledger.summary()["trials"][number]["params"]
+        params = ledger.summary().trials[number].params
         attempt = ledger.begin(number)["attempt"]
         ended = outcome("complete", ndcg_at_10=-abs(params.get("width", 1000) - 50))
         ledger.replicate_ended(number, attempt, 0, ended)
         ledger.finish(number, attempt, ended)
-    late = [t["params"].get("width") for t in ledger.summary()["trials"][-12:]]
+    late = [t.params.get("width") for t in ledger.summary().trials[-12:]]
     assert sum(width is not None and 25 <= width <= 75 for width in late) >= 9, late
 
 
@@ -449,7 +449,7 @@ def test_more_trials_add_to_a_finished_study(tmp_path) -> None:
     ledger = opened(tmp_path, toy(budget=Budget(trials=1)))
     run_trial(ledger)
     assert ledger.ask() is None
-    assert ledger.conclude()["status"] == "finished"
+    assert ledger.conclude().status == "finished"
     ledger.close([], 0)
     study = toy(budget=Budget(trials=2))
     assert outlook(existing_study(default_url(tmp_path), "toy", study), study).new == 1
@@ -466,7 +466,7 @@ def test_spent_budget_stops_trials_and_finishes_the_study(tmp_path, budget) -> N
     assert ledger.report(number, 1, 0, [record(1, **{"train.loss": 1.0})]) == "budget spent"
     assert ledger.finish(number, 1, outcome("stopped", step=1, reason="budget spent")) == "interrupted"
     assert ledger.ask() is None
-    assert ledger.conclude()["status"] == "finished"
+    assert ledger.conclude().status == "finished"
 
 
 def test_gpu_hours_are_those_of_all_workers_of_the_gang(tmp_path) -> None:
@@ -477,8 +477,8 @@ def test_gpu_hours_are_those_of_all_workers_of_the_gang(tmp_path) -> None:
     ledger.begin(number)
     ledger.finish(number, 1, None, "OutOfMemoryError: no")
     summary = ledger.summary()
-    assert summary["gpu_hours"]["used"] == summary["trials"][number]["gpu_hours"] == pytest.approx(2.0, abs=0.01)
-    assert summary["gpu_hours"]["price"] == 3
+    assert summary.gpu_hours.used == summary.trials[number].gpu_hours == pytest.approx(2.0, abs=0.01)
+    assert summary.gpu_hours.price == 3
 
 
 def test_three_failures_in_a_row_end_the_study(tmp_path) -> None:
@@ -488,7 +488,7 @@ def test_three_failures_in_a_row_end_the_study(tmp_path) -> None:
         ledger.begin(number)
         ledger.finish(number, 1, None, "RuntimeError: always")
     assert ledger.ask() is None
-    assert ledger.conclude()["status"] == "failed"
+    assert ledger.conclude().status == "failed"
 
 
 def test_parameters_that_the_config_refuses_fail_their_trial_alone(tmp_path, monkeypatch) -> None:
@@ -507,16 +507,16 @@ def test_parameters_that_the_config_refuses_fail_their_trial_alone(tmp_path, mon
     monkeypatch.setattr(Picky, "refused", refused)
     assert run_trial(ledger) == 2
     monkeypatch.setattr(Picky, "refused", lambda config: False)
-    row = ledger.summary()["trials"][1]
+    row = ledger.summary().trials[1]
     k, width = params[0]
-    assert (row["state"], row["reason"]) == ("failed", f"k is {k:g} and width {width}: no such thing")
-    assert (row["params"], row["attempts"], row["worker_seconds"]) == ({"k": k, "width": width}, 0, 0)
+    assert (row.state, row.reason) == ("failed", f"k is {k:g} and width {width}: no such thing")
+    assert (row.params, row.attempts, row.worker_seconds) == ({"k": k, "width": width}, 0, 0)
     trial = trial_of(ledger, 1)
     assert (trial.state.name, trial.constraints) == ("PRUNED", {"refused": 1.0})
     entries = [entry for _, entry in ledger.journal.read() if entry.get("trial") == 1]
     assert [entry["op"] for entry in entries] == ["trial", "values", "end"]
     assert (entries[0]["params"]["k"], entries[0]["params"]["steps"]) == (k, 10)
-    assert (entries[2]["status"], entries[2]["tags"]["stop.reason"]) == ("FAILED", row["reason"])
+    assert (entries[2]["status"], entries[2]["tags"]["stop.reason"]) == ("FAILED", row.reason)
     # Its parameters make no config, which nobody asks for.
     monkeypatch.setattr(sys.modules["trainables.toy.config"], "Config", Picky, raising=False)
     monkeypatch.setattr(Picky, "refused", lambda config: config.k == k)
@@ -525,7 +525,7 @@ def test_parameters_that_the_config_refuses_fail_their_trial_alone(tmp_path, mon
     again = opened(tmp_path, toy(config=Picky(steps=10)))
     assert run_trial(again) == 3
     assert again.ask() is None
-    assert again.conclude()["status"] == "finished"
+    assert again.conclude().status == "finished"
 
 
 def test_refused_parameters_are_not_run_again_with_the_failed_ones(tmp_path, monkeypatch) -> None:
@@ -540,7 +540,7 @@ def test_refused_parameters_are_not_run_again_with_the_failed_ones(tmp_path, mon
     again = opened(tmp_path, toy(config=Picky(steps=10), budget=Budget(trials=3)), retry_failed=True)
     assert run_trial(again) == 3
     assert again.ask() is None
-    assert [row["retry_of"] for row in again.summary()["trials"]] == [None, None, None, 0]
+    assert [row.retry_of for row in again.summary().trials] == [None, None, None, 0]
 
 
 def test_a_refusal_that_a_kill_cut_short_is_told(tmp_path, monkeypatch) -> None:
@@ -567,9 +567,9 @@ def test_a_space_that_raises_now_and_then_fails_its_trial_alone(tmp_path) -> Non
     ledger = opened(tmp_path, toy(space=moody))
     moods.append(KeyError("width"))
     assert run_trial(ledger) == 1
-    row = ledger.summary()["trials"][0]
-    assert (row["state"], row["reason"]) == ("failed", "the search space raises KeyError: 'width'")
-    assert set(row["params"]) == {"k", "width"}
+    row = ledger.summary().trials[0]
+    assert (row.state, row.reason) == ("failed", "the search space raises KeyError: 'width'")
+    assert set(row.params) == {"k", "width"}
 
 
 @pytest.mark.parametrize(
@@ -594,18 +594,18 @@ def test_refusals_in_a_row_end_the_study_and_name_the_keys(tmp_path, monkeypatch
     monkeypatch.setattr(Picky, "refused", lambda config: False)
     assert ledger.ask() is None
     summary = ledger.conclude()
-    assert summary["status"] == "failed"
-    assert [t["state"] for t in summary["trials"]] == ["complete"] + ["failed"] * FUTILE
-    last = summary["trials"][-1]
-    assert summary["reason"] == (
+    assert summary.status == "failed"
+    assert [t.state for t in summary.trials] == ["complete"] + ["failed"] * FUTILE
+    last = summary.trials[-1]
+    assert summary.reason == (
         f"the parameters of {FUTILE} trials in a row cannot be run, at last k={last['params']['k']!r}, "
         f"width={last['params']['width']}: {last['reason']}; narrow the search space"
     )
     ledger.close([], 0)
     (end,) = (e for _, e in ledger.journal.read() if e["op"] == "end" and e["trial"] is None)
-    assert end["tags"]["stop.reason"] == summary["reason"]
+    assert end["tags"]["stop.reason"] == summary.reason
     again = opened(tmp_path, study)
-    assert again.summary()["reason"] is None
+    assert again.summary().reason is None
     assert run_trial(again) == 1 + FUTILE
     seen: set[float] = set()
 
@@ -616,7 +616,7 @@ def test_refusals_in_a_row_end_the_study_and_name_the_keys(tmp_path, monkeypatch
     monkeypatch.setattr(Picky, "refused", mostly)
     assert again.ask() == 1 + 2 * FUTILE
     assert again.ask() is None
-    assert again.summary()["reason"] is None
+    assert again.summary().reason is None
 
 
 def test_changed_study_is_refused_and_names_the_key(tmp_path) -> None:
@@ -678,7 +678,7 @@ def test_values_come_back_from_storage_as_they_went_in(tmp_path) -> None:
         return [typed(item) for item in value] if isinstance(value, list) else (type(value), value)
 
     def parameters(ledger: Ledger) -> list[dict[str, object]]:
-        return [{name: typed(value) for name, value in t["params"].items()} for t in ledger.summary()["trials"]]
+        return [{name: typed(value) for name, value in t.params.items()} for t in ledger.summary().trials]
 
     def again(**more) -> Ledger:
         study = toy(
@@ -700,15 +700,15 @@ def test_values_come_back_from_storage_as_they_went_in(tmp_path) -> None:
     assert parameters(ledger)[:12] == seen
     assert ledger.ask() == number
     begun = ledger.begin(number)
-    params = ledger.summary()["trials"][number]["params"]
+    params = ledger.summary().trials[number].params
     assert begun["config"]["dims"] == tuple(params["dims"])
     ledger.finish(number, begun["attempt"], None, "RuntimeError: no")
     dies(ledger)
     ledger = again(retry_failed=True)
     number = run_trial(ledger)
-    assert ledger.summary()["trials"][number]["params"] == params
+    assert ledger.summary().trials[number].params == params
     run_trial(ledger)
-    assert ledger.conclude()["status"] == "finished"
+    assert ledger.conclude().status == "finished"
 
 
 def test_newer_format_is_refused(tmp_path) -> None:
@@ -746,7 +746,7 @@ def test_several_objectives_give_the_pareto_front(tmp_path) -> None:
         ended = outcome("complete", ndcg_at_10=value, flops=flops)
         ledger.replicate_ended(number, 1, 0, ended)
         ledger.finish(number, 1, ended)
-    assert ledger.summary()["best"] == [0, 1]
+    assert ledger.summary().best == (0, 1)
 
 
 def test_pruning_with_several_objectives_is_refused() -> None:
@@ -798,11 +798,11 @@ def test_what_trials_write_to_an_object_store_is_below_the_study_s_id(tmp_path) 
     begun = ledger.begin(number)
     assert begun["store"] == f"{place}?region=eu-west-1"
     ledger.report(number, 1, 0, [record(4, ndcg_at_10=0.3)])
-    assert ledger.summary()["trials"][0]["checkpoint"] == f"{place}?region=eu-west-1"
+    assert ledger.summary().trials[0].checkpoint == f"{place}?region=eu-west-1"
     ended = outcome("complete", ndcg_at_10=0.5) | {"per_item": {"test": {"ndcg_at_10": {"q": 0.5}}}}
     ledger.replicate_ended(number, 1, 0, ended)
     ledger.finish(number, 1, ended)
-    assert ledger.summary()["trials"][0]["checkpoint"] == f"{place}/replicate-0/model?region=eu-west-1"
+    assert ledger.summary().trials[0].checkpoint == f"{place}/replicate-0/model?region=eu-west-1"
     # The report reads it there.
     result = json.loads((tmp_path / "trials" / "0000" / "replicate-0" / "result.json").read_text())
     assert result == ended | {"study": ledger.id}
@@ -836,15 +836,15 @@ def test_a_trial_that_leaves_its_nodes_is_handed_out_again_in_the_same_launch(tm
     assert ledger.finish(number, 1, outcome("stopped", step=4, reason="a node is about to be taken away")) == (
         "interrupted"
     )
-    shown = ledger.summary()["trials"][0]
-    assert (shown["state"], shown["reason"]) == ("interrupted", "a node is about to be taken away")
+    shown = ledger.summary().trials[0]
+    assert (shown.state, shown.reason) == ("interrupted", "a node is about to be taken away")
     assert ledger.ask() == number
     assert ledger.begin(number)["attempt"] == 2
     ended = outcome("complete", ndcg_at_10=0.5)
     ledger.replicate_ended(number, 2, 0, ended)
     assert ledger.finish(number, 2, ended) == "complete"
-    assert ledger.summary()["trials"][0]["reason"] is None
-    assert ledger.conclude()["status"] == "finished"
+    assert ledger.summary().trials[0].reason is None
+    assert ledger.conclude().status == "finished"
 
 
 def test_a_gang_that_is_lost_while_the_study_stops_costs_what_it_held(tmp_path, monkeypatch) -> None:
@@ -856,7 +856,7 @@ def test_a_gang_that_is_lost_while_the_study_stops_costs_what_it_held(tmp_path, 
     clock += 30
     assert ledger.abandon(number, "lost") == "interrupted"
     clock += 1000
-    assert ledger.summary()["trials"][0]["worker_seconds"] == 30
+    assert ledger.summary().trials[0].worker_seconds == 30
 
 
 def test_a_gang_that_has_left_cannot_come_back(tmp_path) -> None:

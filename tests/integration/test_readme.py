@@ -78,4 +78,4 @@ def test_own_model_and_data_train_in_a_gang_and_may_move(tmp_path) -> None:
     assert [t["state"] for t in second["trials"]] == ["complete", "complete"]
     assert second["trials"][0] == first["trials"][0] | {"gpu_hours": second["trials"][0]["gpu_hours"]}
     # A parameter that changed its value would be refused by MLflow for ever.
-    assert second["mlflow"]["pending"] == 0
+    assert second["tracking"]["pending"] == 0

@@ -80,9 +80,9 @@ def test_a_stop_in_the_last_evaluation_of_a_replicate(tmp_path, monkeypatch, sto
     """It was ended as complete with one replicate of three, and no launch went back to it."""
     ledger = Ledger("line", "embedded", study(gpu_hours=0.9), tmp_path)
     assert run(Actor(ledger, replicate, STOPS[stop]), monkeypatch, tmp_path) == "interrupted"
-    shown = ledger.conclude()["trials"][0]
-    assert (shown["state"], len(shown["replicates"])) == ("interrupted", replicate + 1)
-    assert (shown["steps"], shown["planned_steps"]) == ((replicate + 1) * STEPS, 3 * STEPS)
+    shown = ledger.conclude().trials[0]
+    assert (shown.state, len(shown.replicates)) == ("interrupted", replicate + 1)
+    assert (shown.steps, shown.planned_steps) == ((replicate + 1) * STEPS, 3 * STEPS)
     told = ledger._study.get_trials()[0]
     assert (told.state.name, told.values) == ("RUNNING", None)
     assert not ledger.journal.ended(0)
@@ -91,17 +91,17 @@ def test_a_stop_in_the_last_evaluation_of_a_replicate(tmp_path, monkeypatch, sto
     again = Ledger("line", "embedded", study(gpu_hours=90), tmp_path)
     first = ledger._rows[0].replicates
     assert run(Actor(again), monkeypatch, tmp_path) == "complete"
-    shown = again.conclude()["trials"][0]
-    assert [r["seed"] for r in shown["replicates"]] == [0, 1, 2]
+    shown = again.conclude().trials[0]
+    assert [r.seed for r in shown.replicates] == [0, 1, 2]
     assert [r["values"] for r in again._rows[0].replicates[: replicate + 1]] == [r["values"] for r in first]
-    assert (shown["steps"], shown["attempts"]) == (3 * STEPS, 2)
+    assert (shown.steps, shown.attempts) == (3 * STEPS, 2)
     told = again._study.get_trials()[0]
-    assert (told.state.name, told.value) == ("COMPLETE", shown["values"]["ndcg_at_10"])
+    assert (told.state.name, told.value) == ("COMPLETE", shown.values["ndcg_at_10"])
     again.close([], 0)
 
 
 def test_a_stop_in_the_last_evaluation_of_the_last_replicate_changes_nothing(tmp_path, monkeypatch) -> None:
     ledger = Ledger("line", "embedded", study(), tmp_path)
     assert run(Actor(ledger, 2, STOPS["asked to"]), monkeypatch, tmp_path) == "complete"
-    assert ledger.conclude()["trials"][0]["state"] == "complete"
+    assert ledger.conclude().trials[0].state == "complete"
     ledger.close([], 0)

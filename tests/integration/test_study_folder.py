@@ -27,6 +27,7 @@ from study import evaluate, identity, report, run
 from study.journal import Damaged, Journal
 from study.ledger import Ledger
 from study.lock import Lock
+from study.protocol.summary import Tracking, read
 from study.spec import load
 from study.stored import Refused
 from study.tracking_runs import State
@@ -116,9 +117,9 @@ def moved(finished: Path, folder: Path) -> None:
 
 def tracked(storage: Path) -> None:
     """Put into the summary that the default tracking store has everything."""
-    summary = json.loads((storage / "summary.json").read_text())
-    summary["mlflow"] |= {"tracking_uri": absolute_uri(run.DEFAULT_TRACKING), "parent_run_id": "a run", "pending": 0}
-    (storage / "summary.json").write_text(json.dumps(summary))
+    told = Tracking(uri=absolute_uri(run.DEFAULT_TRACKING), experiment="tiny", run_id="a run")
+    summary = read(storage / "summary.json").model_copy(update={"tracking": told})
+    (storage / "summary.json").write_text(summary.text())
 
 
 STARTED = 77

@@ -15,11 +15,20 @@ from study.answer import answer
 from study.display import final_text
 from study.findings import Findings
 from study.paired import over_seeds_and_items, sentence
+from study.protocol.states import StudyStatus, TrialState
+from study.protocol.summary import (
+    ObjectiveSummary,
+    ReplicateSummary,
+    StudySummary,
+    TrialSummary,
+    WorkerSeconds,
+    read,
+)
 
 SIZES = (16, 64)
 
 
-def write(storage: Path, gaps: dict[str, list[float]], *, design: str = "paired", items: bool = True, **extra) -> None:
+def write(storage: Path, gaps: dict[str, list[float]], *, design: str = "paired", items: bool = True) -> None:
     """A study of two arms whose values differ by `gaps`: metric -> one difference per seed."""
     seeds = len(next(iter(gaps.values())))
     generator = np.random.default_rng(3)
@@ -32,23 +41,25 @@ def write(storage: Path, gaps: dict[str, list[float]], *, design: str = "paired"
             for name in gaps:
                 value = float(base[name][seed] + number * gaps[name][seed])
                 values |= {name: value - 0.01, f"test.{name}": value, f"untrained.{name}": 0.2}
-            replicates.append({"seed": seed, "values": values})
+            replicates.append(ReplicateSummary(seed=seed, values=values))
             folder = storage / "trials" / f"{number:04d}" / f"replicate-{seed}"
             folder.mkdir(parents=True)
             per_item = {"test": per_pair(number, seed)} if items else {}
             (folder / "result.json").write_text(json.dumps({"values": values, "per_item": per_item}))
-        means = {k: float(np.mean([r["values"][k] for r in replicates])) for k in replicates[0]["values"]}
+        means = {k: float(np.mean([r.values[k] for r in replicates])) for k in replicates[0].values}
         trials.append(
-            {"number": number, "state": "complete", "params": {"split": arm}, "values": means,
-             "replicates": replicates, "steps": 100, "planned_steps": 100, "worker_seconds": 10.0}
+            TrialSummary(
+                number=number, state="complete", params={"split": arm}, values=means, replicates=replicates,
+                steps=100, planned_steps=100, worker_seconds=10.0, attempts=1,
+            )
         )  # fmt: skip
-    summary = {
-        "study": "angle_split_search", "profile": "embedded", "updated": "2026-01-05T10:06:12+00:00",
-        "status": "finished", "question": "Which split?", "parameter": "split",
-        "design": design, "objectives": [{"name": "spearman", "direction": "maximize"}], "best": [1], "trials": trials,
-        "planned_trials": 2, "worker_seconds": {"used": 20.0, "saved": 0.0, "overhead": 1.0},
-    } | extra  # fmt: skip
-    (storage / "summary.json").write_text(json.dumps(summary))
+    summary = StudySummary(
+        study="angle_split_search", id="angle_split_search-0123456789ab", profile="embedded",
+        updated="2026-01-05T10:06:12+00:00", status="finished", question="Which split?", parameter="split",
+        design=design, objectives=[ObjectiveSummary(name="spearman", direction="maximize")], best=[1], trials=trials,
+        planned_trials=2, worker_seconds=WorkerSeconds(used=20.0, saved=0.0, overhead=1.0),
+    )  # fmt: skip
+    (storage / "summary.json").write_text(summary.text())
 
 
 def per_pair(arm: int, seed: int, pairs: int = 60) -> dict[str, dict[str, float]]:
@@ -155,14 +166,18 @@ def test_worse_is_called_worse(tmp_path) -> None:
 def test_only_shared_seeds_of_unfinished_arms_are_compared(tmp_path) -> None:
     write(tmp_path, REAL)
     path = tmp_path / "summary.json"
-    summary = json.loads(path.read_text())
-    summary["trials"][1] |= {"state": "running", "replicates": summary["trials"][1]["replicates"][:3]}
-    path.write_text(json.dumps(summary | {"status": "running"}))
+    summary = read(path)
+    first, second = summary.trials
+
+    def left_at(replicates: int, status: StudyStatus) -> None:
+        arm = second.model_copy(update={"state": TrialState.RUNNING, "replicates": second.replicates[:replicates]})
+        path.write_text(summary.model_copy(update={"status": status, "trials": (first, arm)}).text())
+
+    left_at(3, StudyStatus.RUNNING)
     findings = Findings(tmp_path)
     assert findings.contrasts[0].seeds == (0, 1, 2)
     assert answer(findings).startswith("Still running. split = interleaved against")
-    summary["trials"][1]["replicates"] = summary["trials"][1]["replicates"][:1]
-    path.write_text(json.dumps(summary))
+    left_at(1, StudyStatus.FINISHED)
     assert Findings(tmp_path).contrasts == []
 
 
@@ -191,6 +206,6 @@ def test_a_metric_without_sizes_and_another_design(tmp_path) -> None:
 
 def test_terminal_gives_the_difference_and_no_best_arm(tmp_path) -> None:
     write(tmp_path, REAL)
-    text = final_text(json.loads((tmp_path / "summary.json").read_text()), tmp_path / "report.html")
+    text = final_text(read(tmp_path / "summary.json"), tmp_path / "report.html")
     assert text.splitlines()[0] == answer(Findings(tmp_path))
     assert "Best split" not in text
