@@ -14,8 +14,8 @@ from typing import Any
 from study.protocol.folder import EvaluationFolder
 from study.protocol.summary import StudySummary, TrialSummary
 from study.significance import LEVEL, Mean, holm, over_items
-from study.suites import Suite
 from study.words import at, difference, label, p_value, show
+from trainables.evaluation.suites import Suite
 from trainables.files import write_whole
 
 

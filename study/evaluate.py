@@ -38,7 +38,7 @@ from study.protocol.states import TrialState
 from study.protocol.summary import StudySummary, TrialSummary, read
 from study.run import resource_changes, unused
 from study.screen import View, keep_screen, listen
-from study.suites import SUITES, Dataset, Suite, resolve
+from study.suites import resolve
 from study.tracking_uri import check_uri
 from study.uris import absolute_uri, redacted
 from trainables import overrides, trainers
@@ -53,6 +53,7 @@ from trainables.evaluation.measurement import (
     model_identity,
     remove_leftovers,
 )
+from trainables.evaluation.suites import SUITES, Dataset, Suite
 from trainables.files import write_whole
 from trainables.object_store import fetched
 from trainables.places import typed

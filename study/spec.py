@@ -181,11 +181,12 @@ class Study(Section):
                 raise ValueError(
                     f"objective '{objective.name}': {self.trainer} never reports it; it reports {', '.join(reported)}"
                 )
-            if objective.direction != reported[objective.name]:
+            direction = reported[objective.name].direction
+            if objective.direction != direction:
                 raise ValueError(
                     f"objective '{objective.name}' has direction='{objective.direction}', but {self.trainer} is better "
-                    f"the {'more' if reported[objective.name] == 'maximize' else 'less'} it has of it; use "
-                    f"direction='{reported[objective.name]}'"
+                    f"the {'more' if direction == 'maximize' else 'less'} it has of it; use "
+                    f"direction='{direction}'"
                 )
         if config.batch_size % self.resources.workers:
             raise ValueError(

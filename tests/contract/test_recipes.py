@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from every_trainer import TRAINERS
 from huggingface_hub import ModelCard
 
 from trainables import again, cli, loop, overrides, trainers
@@ -18,7 +19,6 @@ from trainables.evaluation.retrieval import Retrieval
 from trainables.training_record import TrainingRecord
 
 ROOT = Path(__file__).resolve().parents[2]
-TRAINERS = sorted(path.parent.name for path in (ROOT / "trainables").glob("*/recipe.py"))
 GOLDEN = ROOT / "tests" / "golden"
 
 SMALL = {
@@ -99,7 +99,12 @@ def check_reported(trainer: str, config, outcome, records) -> None:
     """What is declared is all that is reported, at each evaluation and of each split."""
     metrics = trainers.module(trainer, "config").metrics(config)
     assert outcome.state == "complete"
-    assert set(metrics.values()) <= {"maximize", "minimize"}
+    assert sum(metric.cost for metric in metrics.values()) <= 1
+    assert len({metric.label for metric in metrics.values()}) == len(metrics)
+    for metric in metrics.values():
+        assert metric.of is None or (metrics[metric.of].direction == metric.direction and metric.size is not None)
+        items = () if metric.correlation is None else (metric.correlation.one, metric.correlation.other)
+        assert all(name in found for name in items for found in outcome.per_item.values())
     names = {name for name in outcome.values if not name.startswith("train.")}
     assert names == {prefix + name for name in metrics for prefix in ("", "test.", "untrained.", "untrained.test.")}
     assert [r["step"] for r in records] == list(range(config.total_steps + 1))

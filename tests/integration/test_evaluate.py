@@ -234,6 +234,6 @@ def test_equal_trials_do_not_differ() -> None:
 
 
 def test_every_metric_of_a_suite_is_measured_in_memory_too() -> None:
-    from study.suites import SUITES
+    from trainables.evaluation.suites import SUITES
 
     assert SUITES["beir13"].metrics == METRICS
