@@ -3,10 +3,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+INSTALLED_DOCS := .venv/.installed-docs
 # Two test processes at a time leave torch one thread each. How they share the tests is said in tests/conftest.py.
 PARALLEL := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: study test unit all-tests chaos lint types docs coverage benchmark clean
+.PHONY: study test unit all-tests chaos lint types docs reference site coverage benchmark clean
 
 study: $(INSTALLED)
 	$(BIN)/python -m study.run splade_k_search
@@ -34,6 +35,14 @@ types: $(INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/python .ci/check_docs.py
 
+# Pages that are made from the code.
+reference: $(INSTALLED)
+	$(BIN)/python docs/reference.py
+
+# build/site/index.html; a link that leads nowhere fails, which it would not with --quiet.
+site: $(INSTALLED_DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
 # Lines that no test in this process reached: htmlcov/index.html.
 coverage: $(INSTALLED)
 	$(BIN)/python -m pytest --cov=study --cov=trainables --cov-report=html --cov-report=term:skip-covered
@@ -44,6 +53,10 @@ benchmark: $(INSTALLED)
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[test]"
+	touch $@
+
+$(INSTALLED_DOCS): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
 	touch $@
 
 clean:

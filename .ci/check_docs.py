@@ -1,58 +1,256 @@
-"""Docs check: relative links lead somewhere, commands name real studies, options and config keys exist."""
+"""Docs check: links lead somewhere, every command is one that works, and what is made from the code is up to date.
+
+A command of README or docs/ is in one of four kinds, and anything else fails:
+
+- `python -m study.*`, `python -m trainables.*`: given to the command line's own parser; its study and profile
+  are looked up, and its `--set` values are given to the study's config, which checks them as a launch does.
+- `make TARGET` and `python -m benchmarks.*`: the target, the module and its options exist.
+- executed by a test as it stands: `EXECUTED` names it.
+- in a block below `<!-- needs: WHAT -->`, for what no test has: a cluster, a hub, several GPUs, ...
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
+import shlex
 import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
-from study import run, spec, submit  # noqa: E402
+import reference  # noqa: E402
+
+from study import __version__, run, spec  # noqa: E402
+from study.space import check_settings  # noqa: E402
+from study.suites import SUITES  # noqa: E402
 from trainables import overrides, trainers  # noqa: E402
 
-LINK = re.compile(r"!?\[[^\]]*\]\(([^)#\s]+)(#[^)]*)?\)")
-COMMAND = re.compile(r"^\s*(?:\$ )?(?:\S+/)?python -m (study\.run|study\.submit|trainables\.\w+)(.*)$", re.MULTILINE)
-PARSERS = {"study.run": run.parser, "study.submit": submit.parser}
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+NEEDS = re.compile(r"<!-- needs: ([^>]+?) -->")
+SPAN = re.compile(r"(?<!`)`((?:python|make) [^`]+)`(?!`)")
+FILE = re.compile(r"<!-- file: (\S+\.py) -->\s*```python\n(.*?)```", re.DOTALL)
+SHELL = ("", "sh", "bash", "shell", "console")
+PLACEHOLDER = re.compile(r"\.\.\.|\b[A-Z][A-Z_]+\b")
+"""NAME, FOLDER and other words that stand for the reader's."""
+EXECUTED = {
+    "mlflow ui --backend-store-uri sqlite:///studies/mlflow.db": "test_the_tutorial_confirms_evaluates_and_shows",
+    "source .venv/bin/activate": "test_an_activated_shell_has_the_commands",
+}
+"""A command -> the test in `TESTS` that runs it as it is printed."""
+TESTS = "tests/integration/test_readme.py"
 
 
-def problems(page: Path) -> list[str]:
-    text = page.read_text()
-    found = []
-    for target, _ in LINK.findall(text):
-        if "://" not in target and not target.startswith("mailto:") and not (page.parent / target).exists():
-            found.append(f"link to {target} leads nowhere")
-    for module, rest in COMMAND.findall(text.replace("\\\n", " ")):
-        found += _command_problems(module, rest.split("#")[0])
-    return found
+@dataclass(frozen=True)
+class Command:
+    """One command of a page, a line of a block or a span of code."""
+
+    text: str
+    needs: str | None
+    """What it needs that no test has, where its block says so."""
+    block: bool
 
 
-def _command_problems(module: str, rest: str) -> list[str]:
-    options = set(re.findall(r"(--[a-z-]+)", rest))
-    keys = re.findall(r"--set\s+([\w.]+)=", rest)
-    if module in PARSERS:
-        known = {string for action in PARSERS[module]()._actions for string in action.option_strings}
-        words = [w for w in rest.split() if not w.startswith("-")]
-        found = [f"`{module}` has no option {o}" for o in options - known]
-        name = words[0] if words else None
-        if name in spec.available():
-            trainer = next(iter(spec.profiles(spec.available()[name]).values())).trainer
+def commands(text: str) -> Iterator[Command]:
+    """The commands of a page of Markdown: in blocks that are indented or fenced as shell, and in spans of code."""
+    plain, needs, block, fence = [], None, [], None
+    before = ""
+    for line in [*text.splitlines(), "", "end"]:
+        if fence is not None:
+            if line.strip() == fence[0]:
+                yield from _of_block(block, needs) if fence[1] in SHELL else ()
+                block, fence, needs = [], None, None
+            else:
+                block.append(line)
+            continue
+        opening = re.match(r"\s*(`{3,}|~{3,})\s*(\w*)", line)
+        if opening:
+            fence = (opening[1], opening[2])
+        elif line.startswith("    ") and line.strip() and (block or not before.strip()):
+            block.append(line[4:])
+        elif block and not line.strip():
+            block.append("")
         else:
-            trainer = None
-            if name and not name.endswith(".py") and name.isidentifier() and name.islower():
-                found.append(f"there is no study {name}")
-    else:
-        trainer, found = module.split(".")[1], []
-    if trainer is not None:
-        valid = overrides.keys(trainers.module(trainer, "config").Config)
-        found += [f"{trainer} has no config key {key}" for key in keys if key not in valid]
+            if block:
+                yield from _of_block(block, needs)
+                block, needs = [], None
+            found = NEEDS.search(line)
+            if found:
+                needs = found[1]
+            elif line.strip():
+                needs = None
+            plain.append(line)
+        before = line
+    for span in SPAN.findall("\n".join(plain)):
+        yield Command(span.replace("\\|", "|"), None, block=False)
+
+
+def _of_block(lines: list[str], needs: str | None) -> Iterator[Command]:
+    for line in "\n".join(lines).replace("\\\n", " ").splitlines():
+        words = " ".join(line.split()).removeprefix("$ ")
+        if words and not words.startswith("#"):
+            yield Command(words, needs, block=True)
+
+
+def problems(page: Path, text: str | None = None) -> list[str]:
+    """What is wrong with a page, a sentence each."""
+    text = page.read_text() if text is None else text
+    found = []
+    for target, anchor in LINK.findall(text):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        there = page.parent / target if target else page
+        if not there.exists():
+            found.append(f"link to {target} leads nowhere")
+        elif anchor and there.suffix == ".md" and anchor not in anchors(there.read_text() if target else text):
+            found.append(f"link to {target}#{anchor}: no such heading")
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        # A study file that the page prints is the one that its commands name.
+        for name, content in FILE.findall(text):
+            Path(name).write_text(content)
+        for command in commands(text):
+            found += [f"`{command.text}`: {problem}" for problem in command_problems(command)]
     return found
+
+
+def anchors(text: str) -> set[str]:
+    """Of the headings of a page, as the site and GitHub make them, and those that a heading names itself."""
+    found = set()
+    for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
+        named = re.search(r"\{\s*#([\w-]+)\s*\}", heading)
+        plain = re.sub(r"[`*]|\{.*\}", "", heading).strip().lower()
+        found |= {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", plain))} | ({named[1]} if named else set())
+    return found
+
+
+def command_problems(command: Command) -> list[str]:
+    try:
+        words = shlex.split(command.text, comments=True)
+    except ValueError as error:
+        return [f"no shell reads it ({error})"]
+    while words and re.fullmatch(r"\w+=.*", words[0]):
+        words = words[1:]
+    for stop in ("|", "&", "&&", ">", "2>&1"):
+        words = words[: words.index(stop)] if stop in words else words
+    shown = shlex.join(words)
+    if not words or shown in EXECUTED:
+        return []
+    module = words[2] if words[0].rpartition("/")[2].startswith("python") and words[1:2] == ["-m"] else ""
+    rest = words[3:]
+    if words[0] == "sbatch" and "deploy/study.sbatch" in words:
+        module, rest = "study.run", words[words.index("deploy/study.sbatch") + 1 :]
+    if module in reference.commands():
+        return _parsed(module, rest) + _unmarked(command, module, rest)
+    if module.startswith("benchmarks."):
+        source = ROOT / f"{module.replace('.', '/')}.py"
+        if not source.exists():
+            return [f"there is no {module}"]
+        options = [word for word in rest if word.startswith("--")]
+        return [f"{module} has no option {o}" for o in options if f'"{o}"' not in source.read_text()]
+    if words[0] == "make" and len(words) > 1:
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        return [f"there is no target {target}" for target in words[1:] if target not in targets]
+    if command.needs is None and command.block:
+        return ["neither executed by a test nor marked by <!-- needs: ... --> before its block"]
+    if module and not command.needs and not (ROOT / f"{module.replace('.', '/')}.py").exists():
+        return [f"there is no module {module}"]
+    return []
+
+
+def _unmarked(command: Command, module: str, words: list[str]) -> list[str]:
+    """A cluster's and a hub's commands are not tried by any test, and say so."""
+    if not command.block or command.needs or "--dry-run" in words:
+        return []
+    suite = words[words.index("--suite") + 1] if "--suite" in words else ""
+    elsewhere = (
+        "a cluster" if module == "study.submit" or "--address" in words else
+        "a hub" if suite in SUITES else ""
+    )  # fmt: skip
+    return [f"its block is not marked by <!-- needs: {elsewhere} -->"] if elsewhere else []
+
+
+def _parsed(module: str, words: list[str]) -> list[str]:
+    """What the command line itself would refuse before it looks at files, servers or a cluster."""
+    parser = reference.commands()[module]()
+    known = {name for action in parser._actions for name in action.option_strings}
+    found = [f"no option {w}" for w in words if w.startswith("--") and w.partition("=")[0] not in known]
+    if found:
+        return found
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+            options = parser.parse_args(words)
+    except SystemExit as ending:
+        # --help ends with 0; a command in a sentence may leave out what it needs.
+        refused = said.getvalue().strip().rpartition("error: ")[2]
+        return [refused] if ending.code and "required" not in refused else []
+    return _asked(module, options)
+
+
+def _asked(module: str, options: object) -> list[str]:
+    settings = [text for text in getattr(options, "set", None) or [] if not PLACEHOLDER.search(text.partition("=")[2])]
+    try:
+        if module.startswith("trainables."):
+            config = trainers.module(module.partition(".")[2], "config").Config()
+            overrides.apply(config, {"cache": "cache"} | overrides.parse(settings))
+            return []
+        name = getattr(options, "name", None)
+        if name is None or PLACEHOLDER.fullmatch(name) or (name.endswith(".py") and not Path(name).exists()):
+            return []
+        found = spec.profiles(spec.find(name)[1])
+        profile, _ = spec.chosen(found, spec.find(name)[1], options.profile)  # type: ignore[attr-defined]
+        if module in ("study.run", "study.submit"):
+            given = overrides.parse(settings)
+            study = spec.changed(found[profile], given, run._changes(options))  # type: ignore[arg-type]
+            check_settings(study, given)
+    except ValueError as error:
+        return [str(error)]
+    return []
+
+
+def stale() -> list[str]:
+    """Pages that are made from the code and are not what it makes now."""
+    return [
+        f"docs/{name}: not what the code says now; `make reference` writes it"
+        for name, content in reference.pages().items()
+        if not (reference.DOCS / name).exists() or (reference.DOCS / name).read_text() != content
+    ]
+
+
+def unheld() -> list[str]:
+    """Entries of `EXECUTED` whose test is not there."""
+    tests = (ROOT / TESTS).read_text()
+    return [
+        f"EXECUTED: `{command}` names {name}, which {TESTS} does not have"
+        for command, name in EXECUTED.items()
+        if f"def {name}(" not in tests
+    ]
+
+
+def astray() -> list[str]:
+    """Pages that `nav` in mkdocs.yml does not name, and names in it that are no page."""
+    named = set(re.findall(r"[\w-]+\.md\b", (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]))
+    there = {path.name for path in (ROOT / "docs").glob("*.md")}
+    return [f"mkdocs.yml: nav lacks {name}" for name in sorted(there - named)] + [
+        f"mkdocs.yml: nav names {name}, which is not there" for name in sorted(named - there)
+    ]
+
+
+def uncited() -> list[str]:
+    """Where CITATION.cff names another version than the project has."""
+    named = f"version: {__version__}" in (ROOT / "CITATION.cff").read_text().splitlines()
+    return [] if named else [f"CITATION.cff: version must be {__version__}, as in study/__init__.py"]
 
 
 def main() -> int:
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     failures = [f"{page.relative_to(ROOT)}: {problem}" for page in pages for problem in problems(page)]
+    failures += stale() + unheld() + astray() + uncited()
     print("\n".join(failures) or f"{len(pages)} pages checked")
     return 1 if failures else 0
 

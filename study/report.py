@@ -47,14 +47,19 @@ PAIRED_FIGURES = ("means", "differences")
 """The same of `study.paired_plots`; their PNGs begin with `paired_`."""
 
 
-def main(arguments: list[str] | None = None) -> int:
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
     parser = argparse.ArgumentParser(prog="python -m study.report", description="Write the report of a study.")
     parser.add_argument("name", metavar="NAME", help="the study's name, or the .py file it was run from")
     parser.add_argument("--profile", help="variant of the study (default: its default one)")
     parser.add_argument(
         "--storage", type=typed, metavar="DIR", help="the study's folder (default: where study.run keeps the profile)"
     )
-    options = parsed(parser, arguments)
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parsed(parser(), arguments)
     name = options.name
     study = Path(name).stem if name.endswith(".py") else name
     try:

@@ -35,16 +35,20 @@ class Objective(Section):
     """A metric of the recipe on validation queries, and which way is better."""
 
     name: str
+    """A metric that the trainer reports, without a prefix."""
     direction: Direction = "maximize"
+    """Which way is better."""
 
 
 class Pruner(Section):
     """When a trial that lags behind the others is stopped; Optuna's pruner of the same name."""
 
     kind: Literal["none", "successive_halving", "hyperband", "median"] = "none"
+    """`none` lets every trial go to its end."""
     first_step: PositiveInt = 1
     """No trial is pruned before this step."""
     reduction_factor: Annotated[int, Field(ge=2)] = 3
+    """Successive halving and hyperband let one in so many trials go on at each rung."""
     startup_trials: NonNegativeInt = 4
     """Finished trials that `median` waits for."""
 
@@ -53,17 +57,24 @@ class Budget(Section):
     """A study ends when the first of these is spent."""
 
     trials: PositiveInt
+    """Number of trials in all, controls and points included."""
     wall_clock_s: PositiveFinite | None = None
+    """Seconds that all launches of the study may take."""
     worker_hours: PositiveFinite | None = None
+    """Hours that workers may be held, summed over workers."""
     gpu_hours: PositiveFinite | None = None
+    """Hours that GPUs may be held, summed over GPUs."""
 
 
 class Resources(Section):
     """What one trial's gang holds while it runs."""
 
     workers: PositiveInt = 1
+    """Workers in the gang of a trial; they share the batch."""
     cpus_per_worker: PositiveFinite = 1
+    """CPUs that a worker holds; it has as many threads."""
     gpus_per_worker: NonNegativeFinite = 0
+    """GPUs that a worker holds, or a share of one; 0 trains on the CPU."""
     gpu_hour_price: NonNegativeFinite | None = None
     """In whatever currency; what trials cost is shown with it."""
     placement: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
@@ -100,10 +111,12 @@ class Study(Section):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     question: str
+    """What the study is to answer, for people."""
     trainer: str
     """A package of `trainables/`, such as `splade`, or the dotted name of a package of your own."""
     config: SerializeAsAny[TrainerConfig]
     space: Callable[[Any], Any] = Field(exclude=True)
+    """Suggests the parameters of a trial, by Optuna's define-by-run calls; every name is a dotted key of the config."""
     parameter: str
     """The key that tables and plots put first."""
     plane: tuple[str, str] | None = None
@@ -111,15 +124,20 @@ class Study(Section):
     signals: tuple[str, ...] = ("loss",)
     """Signals of the training steps whose curves the report draws."""
     controls: tuple[Annotated[dict[str, Any], Field(min_length=1)], ...] = ()
+    """Parameter sets beside the search, which run first; neither sampler nor pruner takes them into account."""
     points: tuple[dict[str, Any], ...] = ()
+    """Parameter sets that the next trials take, before the sampler takes over."""
     objectives: Annotated[tuple[Objective, ...], Field(min_length=1)]
+    """One metric, or several without pruning."""
     sampler: Literal["tpe", "random", "qmc"] = "tpe"
     """`qmc` takes the points of a scrambled Sobol sequence; the space must be ranges of numbers without conditions."""
     pruner: Pruner = Pruner()
     design: Literal["search", "paired"] = "search"
     """`paired` compares arms: trials whose replicates share seeds, initialisation and data order."""
     replicates: PositiveInt = 1
+    """Seeds of each trial: `seed`, `seed + 1`, ..."""
     seed: NonNegativeInt = 0
+    """Seed of the sampler and of the first replicate."""
     budget: Budget
     resources: Resources = Resources()
 

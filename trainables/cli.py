@@ -26,28 +26,33 @@ from trainables.places import typed
 from trainables.training_record import TrainingRecord
 
 
-def main(name: str, arguments: list[str] | None = None) -> int:
-    """Exit code: 0 trained, 1 the training failed, 2 the request is wrong, 130 interrupted."""
-    module = trainers.module(name, "config")
-    base = module.Config()
+def parser(name: str) -> argparse.ArgumentParser:
+    """The command line of `trainables.NAME`."""
+    config = trainers.module(name, "config").Config
     parser = argparse.ArgumentParser(
         prog=f"python -m {trainers.package_of(name)}",
         description=f"Train one {name} configuration in this process. Ctrl-C checkpoints and ends it, the same command "
         "carries on; another configuration needs another --folder.",
-        epilog="keys of --set: " + ", ".join(overrides.keys(base)),
+        epilog="keys of --set: " + ", ".join(overrides.keys(config)),
     )
     parser.add_argument(
         "--folder", type=typed, metavar="DIR",
         help=f"checkpoints, result and model (default: runs/{name}, with --from runs/{name}-again)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=int, help="default: 0")
+    parser.add_argument("--seed", type=int, help="of initialisation, data order and masks (default: 0)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a config value")
     parser.add_argument(
         "--from", dest="origin", type=typed, metavar="FOLDER",
         help="train the exported model in FOLDER again, with the settings, data and seed that are on record there; "
         "--set says where its inputs are now",
     )  # fmt: skip
-    options = parsed(parser, arguments)
+    return parser
+
+
+def main(name: str, arguments: list[str] | None = None) -> int:
+    """Exit code: 0 trained, 1 the training failed, 2 the request is wrong, 130 interrupted."""
+    base = trainers.module(name, "config").Config()
+    options = parsed(parser(name), arguments)
     workers = int(os.environ.get("WORLD_SIZE", "1"))
     try:
         run = _asked(name, base, options)

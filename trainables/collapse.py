@@ -19,7 +19,7 @@ Rule = Callable[[History], str | None]
 """History -> the reason to stop, or None. Called whenever a block is complete."""
 
 AT_CHANCE = 0.98
-"""A loss from this share of that of a model that knows nothing on counts as chance."""
+"""A loss of at least this share of the loss of guessing counts as chance."""
 
 FALLING = 0.95
 """A loss falls if it is below this share of what it was over the window before."""
@@ -122,7 +122,7 @@ def at_chance(
 
 
 def guessing(history: History, *, window: int, grace: float, deadline: float, queries: int) -> str | None:
-    """An in-batch loss that stays that of a model that knows nothing, with a ranking that is a matter of chance.
+    """An in-batch loss that stays that of guessing, with a ranking that is a matter of chance.
 
     One that is above chance and ranks better has settled in a poor optimum: to be ended by comparison, if at all.
     """
@@ -130,7 +130,7 @@ def guessing(history: History, *, window: int, grace: float, deadline: float, qu
         return None
     chance = math.log(history.typical("candidates", window))
     return at_chance(
-        history, "contrastive", chance, "a model that knows nothing", window=window, grace=grace, deadline=deadline
+        history, "contrastive", chance, "a model that guesses", window=window, grace=grace, deadline=deadline
     )
 
 

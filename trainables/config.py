@@ -37,14 +37,21 @@ class Optimiser(Section):
     """AdamW with a learning rate that is a pure function of the step."""
 
     lr: PositiveFinite = 1e-3
+    """The highest learning rate, which warm-up ends at."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
+    """How the learning rate falls from there to the last step: linearly to 0, as half a cosine to 0, or not at all."""
     warmup: Fraction = 0.1
     """Share of all steps over which the learning rate rises linearly from 0."""
     weight_decay: NonNegativeFinite = 0.01
+    """Weight decay of matrices; biases and norms have none."""
     beta1: OpenFraction = 0.9
+    """AdamW's decay of the mean gradient."""
     beta2: OpenFraction = 0.999
+    """AdamW's decay of the mean squared gradient."""
     epsilon: PositiveFinite = 1e-8
+    """AdamW's bound for the denominator."""
     max_grad_norm: PositiveFinite = 1.0
+    """Gradients, all parameters taken together, are scaled down to this length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +82,11 @@ class TrainerConfig(Section):
     backbone: Backbone = "embedded"
     """`embedded`, a local folder in Hugging Face format, or a hub name."""
     trust_remote_code: bool = False
+    """Run Python code that comes with a backbone of the hub."""
     cache: Folder | None = None
     """Folder for extracted and downloaded inputs; the study sets it, None keeps them in memory."""
     steps: PositiveInt = 100
+    """Optimiser steps of a replicate, all stages together."""
     batch_size: Annotated[int, Field(ge=2)] = 32
     """Global batch: examples per optimiser step over all workers of the gang."""
     optimiser: Optimiser = Optimiser()
@@ -86,7 +95,9 @@ class TrainerConfig(Section):
     threads: PositiveInt | None = None
     """torch intra-op threads of a worker; None takes as many as it was given CPUs."""
     evaluate_every: PositiveInt = 50
+    """Steps between two measurements on validation data; the last step is always measured."""
     checkpoint_every: PositiveInt = 50
+    """Steps between two checkpoints: the most that a kill costs."""
     collapse: bool = True
     """Stop a run that the recipe's collapse rules find hopeless."""
 

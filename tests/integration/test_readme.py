@@ -1,4 +1,4 @@
-"""README's example of own data, as it is printed, with a reader's own small files in a folder of the reader's."""
+"""Commands of README and the tutorial, as they are printed, on a reader's own small files in the reader's folder."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ import os
 import random
 import re
 import shlex
+import shutil
+import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -81,3 +86,75 @@ def test_own_model_and_data_train_in_a_gang_and_may_move(tmp_path) -> None:
     assert second["trials"][0] == first["trials"][0] | {"gpu_hours": second["trials"][0]["gpu_hours"]}
     # A parameter that changed its value would be refused by MLflow for ever.
     assert second["tracking"]["pending"] == 0
+
+
+def printed(page: str, start: str) -> list[str]:
+    """The words of the only command of a page that begins so and is no plan."""
+    text = (ROOT / page).read_text().replace("\\\n", " ")
+    (found,) = (line for line in text.splitlines() if line.startswith(f"    {start}") and "--dry-run" not in line)
+    return shlex.split(found)
+
+
+@pytest.mark.timeout(600)
+def test_the_tutorial_confirms_evaluates_and_shows(tmp_path) -> None:
+    """The study file and the commands of the tutorial from its fifth step on, as they are printed."""
+    own_files(tmp_path)
+    for name in ("collection", "other-collection"):
+        shutil.copytree(tmp_path / "data" / "my-beir-folder", tmp_path / "data" / name)
+    page = (ROOT / "docs" / "tutorial.md").read_text()
+    (content,) = re.findall(r"<!-- file: confirm_k\.py -->\n```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "confirm_k.py").write_text(content)
+    env = {k: v for k, v in os.environ.items() if k != "MLFLOW_TRACKING_URI"} | {"PYTHONPATH": str(ROOT)}
+
+    def run(words: list[str], *more: str) -> str:
+        assert words[0] == "python"
+        done = subprocess.run(
+            [sys.executable, *words[1:], *more],
+            cwd=tmp_path, env=env, capture_output=True, text=True, timeout=280, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    small = shlex.split("--set steps=2 --set batch_size=4 --set threads=1 --trials 2 --json")
+    summary = json.loads(run(printed("docs/tutorial.md", "python -m study.run confirm_k.py"), *small))
+    assert [(t["state"], len(t["replicates"])) for t in summary["trials"]] == [("complete", 3)] * 2
+    run(printed("docs/tutorial.md", "python -m study.evaluate"), "--workers", "1")
+    assert (tmp_path / "studies" / "medical-confirmed" / "evaluation" / "other-collection.md").exists()
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = printed("docs/tutorial.md", "mlflow ui")
+    server = subprocess.Popen(
+        [Path(sys.executable).with_name("mlflow"), *words[1:], "--port", str(port)],
+        cwd=tmp_path, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert "MLflow" in page_at(f"http://127.0.0.1:{port}/", patience_s=90)
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(30)
+
+
+def page_at(address: str, patience_s: float) -> str:
+    """What a server answers once it does."""
+    ends = time.monotonic() + patience_s
+    while True:
+        try:
+            with urllib.request.urlopen(address, timeout=10) as answer:
+                return answer.read().decode()
+        except OSError:
+            if time.monotonic() > ends:
+                raise
+            time.sleep(0.3)
+
+
+def test_an_activated_shell_has_the_commands() -> None:
+    if not (ROOT / ".venv" / "bin" / "activate").exists():
+        pytest.skip("no .venv in the project's folder: `make` makes it")
+    done = subprocess.run(
+        ["bash", "-c", "source .venv/bin/activate && python -m study.run --list"],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "splade_k_search" in done.stdout

@@ -333,7 +333,7 @@ def test_fine_tuning_at_chance():
     guessing = {"contrastive": lambda t: CHANCE, "accuracy": lambda t: 1 / 32}
     step, reason = verdict(history(**guessing))
     assert step == PRETRAINING + 24
-    assert "contrastive loss 3.466 against 3.466 of a model that knows nothing" in reason
+    assert "contrastive loss 3.466 against 3.466 of a model that guesses" in reason
     warm = verdict(history(**guessing), optimiser=Optimiser(warmup=0.5))
     assert warm[0] == PRETRAINING + 60 + 12, "a window behind the warm-up"
     none = Pretraining(objective="none")

@@ -60,6 +60,7 @@ class Config(TrainerConfig):
     optimiser: Optimiser = Optimiser(lr=2e-3)
 
     pooling: Literal["mean", "cls"] = "mean"
+    """The embedding: the mean of the last layer's states, or the state of the first token."""
     length: Annotated[int, Field(ge=3)] = 32
     """Tokens of a text, special ones and those of the prefix included."""
     prefix: Text = ""
@@ -74,6 +75,7 @@ class Config(TrainerConfig):
     in_batch_weight: NonNegativeFinite = 1.0
     """Weight of the cross-entropy of alike pairs among the other second sentences of the batch."""
     in_batch_scale: PositiveFinite = 20.0
+    """Cosines are multiplied by this in the in-batch term."""
     positive_label: Finite | None = None
     """From this label on two sentences are alike for the in-batch term; None is four fifths up the range of the labels,
     4 where they go from 0 to 5."""

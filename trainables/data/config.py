@@ -24,11 +24,17 @@ class TrainData(Section):
     """
 
     source: ExampleSource = "embedded"
+    """`embedded`, `ir_datasets:ID` (document pairs), `datasets:NAME[:CONFIG]` or a path to JSONL, JSON or TSV."""
     query: Text = "query"
+    """Name of the column of queries in files and `datasets`; so are the next three."""
     positive: Text = "positive"
+    """Column of relevant documents."""
     negatives: Text = "negatives"
+    """Column of hard negatives, a text or a list; `NAME_1`, `NAME_2`, ... with a text each are read, too."""
     scores: Text = "scores"
+    """Column of a teacher's scores, of the positive and of each negative."""
     split: Text = "train"
+    """Split of a `datasets` source."""
     limit: PositiveInt | None = None
     """Read at most this many examples."""
 
@@ -41,9 +47,11 @@ class TextData(Section):
     """
 
     source: TextSource = "embedded"
+    """`embedded`, `datasets:NAME[:CONFIG]` or a path to .txt, .jsonl, .json or .tsv."""
     text: Text = "text"
     """Column of files other than .txt and of `datasets`."""
     split: Text = "train"
+    """Split of a `datasets` source."""
     limit: PositiveInt | None = None
     """Read at most this many texts, from the start."""
     streaming: bool = False
@@ -71,10 +79,13 @@ class EvaluationData(Section):
     """
 
     source: CollectionSource = "embedded"
+    """`embedded`, `ir_datasets:ID` or a folder in BEIR layout."""
     test_source: CollectionSource | None = None
+    """A second collection, whose queries are the test queries; without one those of `source` are split."""
     qrels_split: Text = "test"
     """Which qrels file of a BEIR folder: `qrels/<qrels_split>.tsv`."""
     validation_fraction: OpenFraction = 0.35
+    """Share of the queries of `source` that are validation queries, where there is no `test_source`."""
     bm25: bool = True
     """Measure BM25 on the same queries for comparison; its index is held in memory."""
     bm25_stop_words: StopWords = "english"
@@ -92,16 +103,22 @@ class PairData(Section):
     """
 
     train: PairSource = "embedded"
+    """`embedded`, `stsb:FILE`, `datasets:NAME[:CONFIG]` or a path to .jsonl, .json or .tsv."""
     validation: PairSource | None = None
+    """Pairs to validate on, in one of the same forms; none where `train` has this split itself."""
     test: PairSource | None = None
+    """Pairs to test on, in one of the same forms; none where `train` has this split itself."""
     sentence1: Text = "sentence1"
     """Name of a column of files and `datasets`; so are the next two."""
     sentence2: Text = "sentence2"
+    """Column of the second sentence."""
     label: Text = "label"
+    """Column of the label, which grows with likeness."""
     lowest: Finite | None = None
     """A label below this or above `highest` is an error in the data. None takes both from the source: 0 to 5 for
     `stsb:`, otherwise the narrowest of 0 to 1, 1 to 5 and 0 to 5 that holds all labels."""
     highest: Finite | None = None
+    """A label above this is an error in the data; see `lowest`."""
     label_words: tuple[Text, ...] = ()
     """Labels that are words, the least alike first, at equal distances from 0 to 1. Words such as yes and no, and those
     of entailment, are known without."""
@@ -126,10 +143,15 @@ class RetrievalData(Section):
     source: CollectionSource | None = None
     """None for no retrieval, else `embedded`, `ir_datasets:ID` or a folder in BEIR layout."""
     qrels_split: Text = "test"
+    """Which qrels file of a BEIR folder: `qrels/<qrels_split>.tsv`."""
     validation_fraction: OpenFraction = 0.35
+    """Share of the queries that are validation queries."""
     max_documents: PositiveInt | None = None
+    """Keep the judged documents and fill up to this many with others."""
     query_prefix: Text = ""
+    """Put before every query."""
     document_prefix: Text = ""
+    """Put before every document."""
 
     def data(self) -> EvaluationData | None:
         if self.source is None:

@@ -73,6 +73,7 @@ class MaskingConfig(TrainerConfig):
     decoding: Literal["enhanced", "basic"] = "enhanced"
     """`enhanced` predicts all tokens, each from a context of its own; `basic` the masked ones from one context."""
     decoder_layers: Annotated[int, Field(ge=1, le=3)] = 1
+    """Layers of the decoder; more than 1 needs `basic` decoding."""
     chunk: PositiveInt = 512
     """Tokens whose logits over the vocabulary are held at a time."""
     pretraining: Pretraining = Pretraining()
@@ -86,6 +87,7 @@ class Config(RetrievalConfig, MaskingConfig):
     """
 
     similarity: Literal["cosine", "dot"] = "cosine"
+    """How two embeddings are compared in fine-tuning and search; `dot` is the paper's."""
     temperature: PositiveFinite = 0.05
     """Similarities are divided by this before the softmax."""
 

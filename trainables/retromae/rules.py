@@ -63,7 +63,7 @@ def rules(config: Config, entropy: float | None) -> tuple[Rule, ...]:
         return f"the loss jumped from {loss.before:.4g} to {loss.now:.4g} and has stayed there for {window} steps"
 
     def guessing(history: History) -> str | None:
-        """A fine-tuning loss that stays that of a model that knows nothing."""
+        """A fine-tuning loss that stays that of guessing."""
         if history.stage != finetuning.name:
             return None
         steps, window = history.steps, history.window(limits.window)

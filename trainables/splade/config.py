@@ -58,10 +58,14 @@ class Config(RetrievalConfig, HeadConfig):
     distillation: Literal["none", "margin_mse", "kl"] = "none"
     """From the source's teacher scores of the positive and the hard negatives, on the teacher's own scale."""
     distillation_weight: PositiveFinite = 1.0
+    """Weight of the distillation loss."""
 
     lambda_query: NonNegativeFinite = 3e-4
+    """Weight of the regulariser of query vectors, behind the ramp; 0 leaves it out."""
     lambda_document: NonNegativeFinite = 1e-4
+    """Weight of FLOPS of document vectors, behind the ramp; 0 leaves it out."""
     query_regulariser: Literal["flops", "l1"] = "flops"
+    """`flops` presses on words that many queries have, `l1` on every query alike."""
     ramp: Fraction = 0.5
     """Share of all steps over which both lambdas rise quadratically from 0."""
 

@@ -38,7 +38,7 @@ def rules(config: Config, vocabulary: int) -> tuple[Rule, ...]:
         return None
 
     def guessing(history: History) -> str | None:
-        """A loss that stays that of a model that knows nothing."""
+        """A loss that stays that of guessing."""
         return collapse.guessing(history, window=window, grace=grace, deadline=deadline, queries=config.batch_size)
 
     def exploding(history: History) -> str | None:
@@ -51,7 +51,7 @@ def rules(config: Config, vocabulary: int) -> tuple[Rule, ...]:
             return None
         return (
             f"scores explode: {now:.4g} now, {start:.4g} at the start, "
-            f"with a contrastive loss of {loss:.4g} against {chance:.4g} of a model that knows nothing"
+            f"with a contrastive loss of {loss:.4g} against {chance:.4g} of a model that guesses"
         )
 
     def false_progress(history: History) -> str | None:
