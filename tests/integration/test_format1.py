@@ -20,7 +20,8 @@ from study.journal import Journal
 from study.ledger import Ledger
 from study.spec import Budget, Objective, Pruner, Resources, Study
 from study.tracking import Tracker, initialise
-from trainables.recipe import Evaluation, TrainerConfig
+from trainables.config import TrainerConfig
+from trainables.evaluation.types import Evaluation
 
 ASSETS = Path(__file__).parents[1] / "assets" / "format1"
 STEPS = 6
