@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from study.journal import entries
+from study.metrics import Metrics
 from study.paired import contrasts
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import TrialSummary, read
@@ -20,8 +21,6 @@ from study.significance import LEVEL, Mean, holm, over_items
 from study.words import at, best_trial, number, objective, reported
 from trainables.errors import told
 
-COST = "flops"
-"""The recorded metric that effectiveness is paid for with, where a recipe reports it."""
 PER_ITEM = TypeAdapter(dict[str, dict[str, dict[str, float]]])
 
 Kind = Literal["trial", "control", "untrained"]
@@ -74,6 +73,7 @@ class Findings:
         self.storage = storage
         self.summary = read(storage / "summary.json")
         self.trials = self.summary.trials
+        self.metrics = Metrics(self.summary.metrics)
         self.parameter = self.summary.parameter
         self.plane = self.summary.plane
         self.metric, self.more = objective(self.summary)
@@ -136,14 +136,17 @@ class Findings:
 
     def paid(self, trial: TrialSummary) -> list[tuple[float, float, int]]:
         """(cost, effectiveness, step) of each validation of a trained model of this trial."""
+        cost = self.metrics.cost
+        if cost is None:
+            return []
         points = [
             (spent, value, step)
             for step, metrics in self.curve(trial).evaluations
             if step > 0
-            and (spent := number(metrics.get(COST))) is not None
+            and (spent := number(metrics.get(cost))) is not None
             and (value := number(metrics.get(self.metric))) is not None
         ]
-        final = (trial.values.get(COST), trial.values.get(self.metric))
+        final = (trial.values.get(cost), trial.values.get(self.metric))
         if not points and final[0] is not None and final[1] is not None:
             points = [(final[0], final[1], trial.steps)]
         return points
