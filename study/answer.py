@@ -13,7 +13,6 @@ from study.words import (
     counts,
     difference,
     enumerate_words,
-    label,
     no_result,
     number,
     p_value,
@@ -99,7 +98,8 @@ def _status(findings: Findings) -> str:
 def _figure(findings: Findings) -> str:
     assert findings.best is not None
     split = "" if findings.key.startswith("test.") else "validation "
-    text = f"{split}{label(findings.key)} {show(findings.best.values.get(findings.key))}"
+    key, metrics = findings.key, findings.metrics
+    text = f"{split}{metrics.label(key)} {metrics.show(key, findings.best.values.get(key))}"
     interval = findings.interval
     if interval is None:
         return text
@@ -160,8 +160,8 @@ def _front(findings: Findings) -> str:
         return ""
     front = [at(t, findings.parameter) for t in findings.trials if t.number in findings.summary.best]
     return (
-        f"Best in {label(objectives[0])}; the trials that none beats in all of "
-        f"{enumerate_words([label(name) for name in objectives])} are {enumerate_words(front)}."
+        f"Best in {findings.metrics.label(objectives[0])}; the trials that none beats in all of "
+        f"{enumerate_words([findings.metrics.label(name) for name in objectives])} are {enumerate_words(front)}."
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from study.metrics import Metrics
 from study.protocol.folder import StudyFolder
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import StudySummary, TrialSummary
@@ -25,7 +26,6 @@ from study.words import (
     cost,
     counts,
     ended,
-    label,
     no_result,
     objective,
     parameters,
@@ -58,11 +58,13 @@ class Display:
     ) -> None:
         self.parameter, self.objective, self.total = parameter, objective, total
         self.clock, self.started = clock, clock()
+        self.metrics = Metrics({})
         self._before: int | None = None
         plain = not stream.isatty() if plain is None else plain
         self._view: _Lines | TableView = _Lines(stream, self) if plain else TableView(stream, self)
 
     def update(self, summary: StudySummary) -> None:
+        self.metrics = Metrics(summary.metrics)
         if self._before is None:
             self._before = ended(summary)
         self._view.update(summary)
@@ -160,7 +162,7 @@ class _Lines:
             if stage[0] == TrialState.RUNNING:
                 yield from self._evaluation(trial, who)
             elif before is None or before[0] != stage[0]:
-                yield f"{who} {_ending(trial, self.display.objective)}" + self._outlook(summary, trial)
+                yield f"{who} {self._ending(trial)}" + self._outlook(summary, trial)
 
     def _evaluation(self, trial: TrialSummary, who: str) -> Iterator[str]:
         value = self._value(trial)
@@ -168,13 +170,21 @@ class _Lines:
             return
         self.evaluated[trial.number] = value
         loss = trial.latest.get("train.loss")
-        yield f"{who} step {steps(trial)}: {label(self.display.objective)} {show(value)}" + (
-            f", loss {show(loss)}" if loss is not None else ""
-        )
+        yield f"{who} step {steps(trial)}: {self._named(value)}" + (f", loss {show(loss)}" if loss is not None else "")
 
     def _value(self, trial: TrialSummary) -> float | None:
         """Of its newest evaluation, which may be one of an earlier attempt."""
         return trial.latest.get(self.display.objective)
+
+    def _named(self, value: float) -> str:
+        """The objective's name with a value of it."""
+        metrics, objective = self.display.metrics, self.display.objective
+        return f"{metrics.label(objective)} {metrics.show(objective, value)}"
+
+    def _ending(self, trial: TrialSummary) -> str:
+        value = trial.values.get(self.display.objective)
+        told = f"{trial.state} at step {steps(trial)}" + ("" if value is None else f", {self._named(value)}")
+        return told + (f": {why(trial)}" if why(trial) else "")
 
     def _outlook(self, summary: StudySummary, trial: TrialSummary) -> str:
         if not trial.state.ended:
@@ -215,14 +225,15 @@ def _result(summary: StudySummary) -> str:
     if best is None:
         return no_result(summary)
     metric, _ = objective(summary)
-    key = reported(best, metric)
-    figures = [f"{label(key) if key != metric else 'validation ' + label(key)} {show(best.values.get(key))}"]
+    key, metrics = reported(best, metric), Metrics(summary.metrics)
+    split = "validation " if key == metric else ""
+    figures = [f"{split}{metrics.label(key)} {metrics.show(key, best.values.get(key))}"]
     if key != metric:
-        figures.append(f"validation {show(best.values.get(metric))}")
+        figures.append(f"validation {metrics.show(key, best.values.get(metric))}")
     untrained = best.values.get(f"untrained.{key}")
     if untrained is not None:
-        figures.append(f"untrained {show(untrained)}")
-    figures += [f"{name} {show(value)}" for name, value in baselines(summary, key).items()]
+        figures.append(f"untrained {metrics.show(key, untrained)}")
+    figures += [f"{name} {metrics.show(key, value)}" for name, value in baselines(summary, key).items()]
     so_far = "" if summary.status == StudyStatus.FINISHED else " so far"
     return f"Best {_settings(best, summary.parameter)}{so_far}: {', '.join(figures)}"
 
@@ -232,14 +243,6 @@ def _settings(trial: TrialSummary, parameter: str) -> str:
     others = [name for name in parameters([trial], parameter) if name != parameter]
     rest = [f"{name} = {setting(params[name])}" for name in others]
     return ", ".join([at(trial, parameter)] * (parameter in params or not rest) + rest)
-
-
-def _ending(trial: TrialSummary, metric: str) -> str:
-    value = trial.values.get(metric)
-    text = f"{trial.state} at step {steps(trial)}"
-    if value is not None:
-        text += f", {label(metric)} {show(value)}"
-    return text + (f": {why(trial)}" if why(trial) else "")
 
 
 def _stage(trial: TrialSummary) -> tuple[TrialState, int]:

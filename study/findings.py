@@ -12,17 +12,16 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
+from study.metrics import Metrics
 from study.paired import contrasts
+from study.protocol import journal
 from study.protocol.folder import StudyFolder
-from study.protocol.journal import Metrics
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import TrialSummary, read
 from study.significance import LEVEL, Mean, holm, over_items
 from study.words import at, best_trial, number, objective, reported
 from trainables.errors import told
 
-COST = "flops"
-"""The recorded metric that effectiveness is paid for with, where a recipe reports it."""
 PER_ITEM = TypeAdapter(dict[str, dict[str, dict[str, float]]])
 
 Kind = Literal["trial", "control", "untrained"]
@@ -75,6 +74,7 @@ class Findings:
         self.storage = storage
         self.summary = read(storage.summary)
         self.trials = self.summary.trials
+        self.metrics = Metrics(self.summary.metrics)
         self.parameter = self.summary.parameter
         self.plane = self.summary.plane
         self.metric, self.more = objective(self.summary)
@@ -137,14 +137,17 @@ class Findings:
 
     def paid(self, trial: TrialSummary) -> list[tuple[float, float, int]]:
         """(cost, effectiveness, step) of each validation of a trained model of this trial."""
+        cost = self.metrics.cost
+        if cost is None:
+            return []
         points = [
             (spent, value, step)
             for step, metrics in self.curve(trial).evaluations
             if step > 0
-            and (spent := number(metrics.get(COST))) is not None
+            and (spent := number(metrics.get(cost))) is not None
             and (value := number(metrics.get(self.metric))) is not None
         ]
-        final = (trial.values.get(COST), trial.values.get(self.metric))
+        final = (trial.values.get(cost), trial.values.get(self.metric))
         if not points and final[0] is not None and final[1] is not None:
             points = [(final[0], final[1], trial.steps)]
         return points
@@ -205,7 +208,7 @@ class Findings:
 def _curves(storage: StudyFolder, metric: str, signals: Iterable[str]) -> dict[int, Curve]:
     """First replicates only. The journal may be growing while it is read: half a last line is left out."""
     curves: dict[int, Curve] = {}
-    for entry in storage.entries(Metrics):
+    for entry in storage.entries(journal.Metrics):
         if entry.replicate != 0:
             continue
         curve = curves.setdefault(entry.trial, Curve())

@@ -544,6 +544,7 @@ class Ledger:
                 price=self.spec.resources.gpu_hour_price,
             ),
             wall_seconds=round(self._account.elapsed(), 3),
+            metrics=self.spec.metrics,
             baselines=self._baselines,
             dataset=self._facts,
             tracking=recorded.tracking,

@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from study.findings import COST, Findings
+from study.findings import Findings
 from study.plot_style import (
     BLUE,
     GREEN,
@@ -26,7 +26,7 @@ from study.plot_style import (
 )
 from study.protocol.states import TrialState
 from study.protocol.summary import TrialSummary
-from study.words import baselines, label, number, reported, setting
+from study.words import baselines, named, number, reported, setting
 
 
 def parameter_curve(findings: Findings) -> bytes | None:
@@ -50,7 +50,7 @@ def parameter_curve(findings: Findings) -> bytes | None:
             axes.plot([], [], color=HIGHLIGHT, linewidth=7, label="best on validation")
         _stopped(axes, findings, placed)
         scale.dress(axes)
-        axes.set_ylabel(label(findings.metric))
+        axes.set_ylabel(findings.metrics.label(findings.metric))
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1.01), ncols=4, columnspacing=1.6, borderaxespad=0)
         return png(figure)
 
@@ -112,8 +112,9 @@ def _edge(marker: str) -> dict[str, Any]:
 
 def matched_cost(findings: Findings) -> bytes | None:
     """The best effectiveness each trial offers within a cost, over all its evaluations."""
+    cost = findings.metrics.cost
     offers = [(trial, points) for trial in findings.trials if (points := findings.paid(trial))]
-    if not offers:
+    if not offers or cost is None:
         return None
     scale = Scale.of(findings)
     with drawing(height=4.2) as (figure, (axes,)):
@@ -127,19 +128,19 @@ def matched_cost(findings: Findings) -> bytes | None:
                       linewidth=width, zorder=2 + own)  # fmt: skip
             axes.scatter([p[0] for p in points], [p[1] for p in points], s=16, color=colour, alpha=0.55, zorder=2)
         log_if_wide(axes, [spent for _, points in offers for spent, *_ in points])
-        axes.set_xlabel(f"{label(COST)} allowed")
-        axes.set_ylabel(f"best validation {label(findings.metric)}")
+        axes.set_xlabel(f"{findings.metrics.label(cost)} allowed")
+        axes.set_ylabel(f"best validation {findings.metrics.label(findings.metric)}")
         scale.key(figure, axes, [trial for trial, _ in offers])
         return png(figure)
 
 
 def pareto(findings: Findings) -> bytes | None:
     """Effectiveness against cost of finished trials, the front, and the untrained models."""
-    best = findings.best
-    if best is None:
+    best, cost = findings.best, findings.metrics.cost
+    if best is None or cost is None:
         return None
     key = findings.key
-    spent_key = reported(best, COST) if key.startswith("test.") else COST
+    spent_key = reported(best, cost) if key.startswith("test.") else cost
     points = [
         (spent, value, trial)
         for trial in findings.complete
@@ -171,8 +172,8 @@ def pareto(findings: Findings) -> bytes | None:
             axes.annotate(text, (spent, value), (0, 8), textcoords="offset points", ha="center", weight=weight)
         log_if_wide(axes, [spent for spent, *_ in points] + [spent for spent, _ in start])
         axes.margins(y=0.1)
-        axes.set_xlabel(f"{label(spent_key)} (numbers at the points: {findings.parameter})")
-        axes.set_ylabel(label(key))
+        axes.set_xlabel(f"{findings.metrics.label(spent_key)} (numbers at the points: {findings.parameter})")
+        axes.set_ylabel(findings.metrics.label(key))
         axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0)
         return png(figure)
 
@@ -199,7 +200,7 @@ def loss_curves(findings: Findings) -> bytes | None:
                                 marker="o", markersize=3.5)  # fmt: skip
         panels[-1].set_xlabel("step")
         if evaluated:
-            panels[-1].set_ylabel(f"validation {label(findings.metric)}")
+            panels[-1].set_ylabel(f"validation {findings.metrics.label(findings.metric)}")
         scale.key(figure, panels[0], drawn)
         _stop_key(panels[-1] if evaluated else panels[0], {trial.state for trial in drawn}, evaluated)
         return png(figure)
@@ -225,7 +226,7 @@ def _signal(axes: Axes, findings: Findings, scale: Scale, drawn: Sequence[TrialS
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(plain)
         axes.yaxis.set_minor_formatter(plain)
-    axes.set_ylabel(f"training {label(name)}" + (" (log)" if positive else ""))
+    axes.set_ylabel(f"training {named(name)}" + (" (log)" if positive else ""))
 
 
 def _stop_key(axes: Axes, states: set[TrialState], beside: bool) -> None:

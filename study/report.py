@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from study.answer import accounts, answer, caveats, notes, over
-from study.findings import COST, Findings
+from study.findings import Findings
 from study.paired import sentence, signed, spread
 from study.profiles import existing
 from study.protocol.folder import StudyFolder
@@ -26,8 +26,6 @@ from study.uris import viewer
 from study.words import (
     at,
     difference,
-    label,
-    meanings,
     p_value,
     parameters,
     seconds,
@@ -85,7 +83,7 @@ def write(storage: StudyFolder) -> Path:
         s=findings.summary,
         figures=_figures(findings),
         columns=_columns(findings),
-        legend=meanings(name for trial in findings.trials for name in trial.values),
+        legend=findings.metrics.meanings(name for trial in findings.trials for name in trial.values),
         matched=findings.matched(),
         stopped=[t for t in findings.trials if t.state not in (TrialState.COMPLETE, TrialState.RUNNING)],
         costs=_costs(findings.summary),
@@ -93,8 +91,8 @@ def write(storage: StudyFolder) -> Path:
         shares=", ".join(f"{k} {v:.2f}" for k, v in findings.summary.importances.items()),
         hint=viewer(uri) if (uri := findings.summary.tracking.uri) else None,
         updated=f"{findings.summary.updated:%Y-%m-%d %H:%M}",
-        at=at, difference=difference, label=label, p_value=p_value, show=show, sentence=sentence, over=over,
-        signed=signed, spread=spread, COST=COST,
+        at=at, difference=difference, p_value=p_value, show=show, sentence=sentence, over=over,
+        signed=signed, spread=spread,
     )  # fmt: skip
     write_whole(storage.report, page)
     return storage.report
@@ -135,16 +133,15 @@ class Column:
 
 def _columns(findings: Findings) -> list[Column]:
     """The table of trials: what was measured decides which columns there are."""
-    metrics = [findings.metric, f"test.{findings.metric}", f"untrained.{findings.key}", COST]
-    recorded = {name for trial in findings.trials for name in trial.values}
-    metrics += sorted(name for name in recorded if name.startswith("active_"))
+    metrics = [findings.metric, f"test.{findings.metric}", f"untrained.{findings.key}"]
+    metrics += [*filter(None, [findings.metrics.cost]), *findings.metrics.columns]
 
     def parameter(name: str) -> Column:
         return Column(name, lambda t: setting(t.params.get(name, "–")), text=True)
 
     def measured(name: str) -> Column:
-        title = label(name) if "." in name or name != findings.metric else f"validation {label(name)}"
-        return Column(title, lambda t: show(t.values.get(name)))
+        title = ("" if name != findings.metric else "validation ") + findings.metrics.label(name)
+        return Column(title, lambda t: findings.metrics.show(name, t.values.get(name)))
 
     return [
         *(parameter(name) for name in parameters(findings.trials, findings.parameter)),

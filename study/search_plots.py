@@ -9,7 +9,7 @@ import numpy as np
 from study.findings import Findings
 from study.plot_style import BLUE, INK, STOPPED, drawing, png
 from study.protocol.summary import TrialSummary
-from study.words import label, number
+from study.words import number
 
 CELLS = 120
 """Of the map's background along each axis."""
@@ -47,7 +47,7 @@ def plane_map(findings: Findings) -> bytes | None:
         dots = axes.scatter(
             places[:, 0], places[:, 1], c=values, s=85, edgecolors=INK, linewidths=0.9, zorder=3, **look
         )
-        figure.colorbar(dots, ax=axes, label=f"validation {label(metric)}", pad=0.02)
+        figure.colorbar(dots, ax=axes, label=f"validation {findings.metrics.label(metric)}", pad=0.02)
         for state, (colour, marker) in STOPPED.items():
             where = np.array([place for place, trial in placed if trial.state == state])
             if where.size:
@@ -71,7 +71,7 @@ def importances(findings: Findings) -> bytes | None:
         bars = axes.barh(names, [shares[name] for name in names], color=BLUE, height=0.6)
         axes.bar_label(bars, fmt="%.2f", padding=4, color=INK)
         axes.set_xlim(0, 1.08)
-        axes.set_xlabel(f"share of the variance of validation {label(findings.metric)}")
+        axes.set_xlabel(f"share of the variance of validation {findings.metrics.label(findings.metric)}")
         axes.grid(axis="y", visible=False)
         return png(figure)
 

@@ -27,6 +27,7 @@ from study.values import plain
 from trainables import overrides, trainers
 from trainables.config import Direction, NonNegativeFinite, PositiveFinite, Section, TrainerConfig
 from trainables.errors import told
+from trainables.report import Metric
 
 FOLDER = Path(__file__).resolve().parent.parent / "search_spaces"
 
@@ -185,6 +186,14 @@ class Study(Section):
             except ValueError as error:
                 raise ValueError(f"{kind} {values}: {error}") from None
         return self
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """All that the recipe reports with the base config, the controls or the points, and what it says of that."""
+        found: dict[str, Metric] = {}
+        for values in ({}, *self.controls, *self.points):
+            found |= trainers.module(self.trainer, "config").metrics(overrides.apply(self.config, values))
+        return found
 
     def config_with(self, values: Mapping[str, Any]) -> TrainerConfig:
         """The config of a trial with these parameters: dotted keys, as in `overrides.apply`.

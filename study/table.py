@@ -12,7 +12,6 @@ from study.screen import View
 from study.words import (
     best_trial,
     ended,
-    label,
     parameters,
     seconds,
     setting,
@@ -122,7 +121,7 @@ class TableView:
         table.add_column("steps", no_wrap=True)
         if look.loss:
             table.add_column("loss", justify="right", no_wrap=True)
-        table.add_column(Text(label(self.display.objective)), justify="right", no_wrap=True)
+        table.add_column(Text(self.display.metrics.label(self.display.objective)), justify="right", no_wrap=True)
         table.add_column("state")
         for trial in shown:
             value = trial.values.get(self.display.objective)
@@ -134,7 +133,7 @@ class TableView:
                 *(Text(setting(trial.params.get(name, "–"))) for name in names),
                 far,
                 *([Text(show(trial.latest.get("train.loss")))] if look.loss else []),
-                Text(show(value)),
+                Text(self.display.metrics.show(self.display.objective, value)),
                 _state_cell(trial, own),
                 style="bold" if own else "",
             )

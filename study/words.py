@@ -17,33 +17,8 @@ from study.protocol.summary import GpuHours, StudySummary, TrialSummary, WorkerS
 STATES = (*(state for state in TrialState if state.ended), TrialState.INTERRUPTED, TrialState.RUNNING)
 """In the order in which they are counted."""
 
-_ACRONYMS = {
-    "ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "flops": "FLOPS", "bm25": "BM25",
-    "spearman": "Spearman", "pearson": "Pearson",
-}  # fmt: skip
-
-_MEANINGS = {
-    "ndcg": "the gain of the documents found, discounted by their rank, as a share of the best possible",
-    "mrr": "one over the rank of the first relevant document, 0 where none is found so far up",
-    "recall": "the share of the relevant documents that are found so far up",
-    "flops": "multiplications per query and document scored: the sum over all terms of the share of queries that have "
-    "the term times the share of documents that have it",
-    "active": "terms of a vector that are not 0, on average",
-    "spearman": "rank correlation of the cosine with the labels",
-    "pearson": "linear correlation of the cosine with the labels",
-}
-"""Of metrics, by the first word of their names."""
-
-
-def meanings(metrics: Iterable[str]) -> dict[str, str]:
-    """Name for readers -> what it is, of each metric that has such a text, once whatever split it is measured on.
-
-    >>> list(meanings(["ndcg_at_10", "test.flops", "flops", "loss"]))
-    ['nDCG@10', 'FLOPS']
-    """
-    names = dict.fromkeys(metric.rpartition(".")[2] for metric in metrics)
-    found = ((name, _MEANINGS.get(name.partition("_")[0])) for name in names)
-    return {label(name): text for name, text in found if text is not None}
+_METHODS = {"bm25": "BM25"}
+"""Of comparison, that need no training: their names for readers where these are others."""
 
 
 def number(value: Any) -> float | None:
@@ -53,18 +28,13 @@ def number(value: Any) -> float | None:
     return float(value)
 
 
-def label(metric: str) -> str:
-    """A metric's name for readers.
+def named(name: str) -> str:
+    """A signal, or anything else that no recipe says more of, for readers.
 
-    >>> label("ndcg_at_10"), label("test.flops"), label("active_query")
-    ('nDCG@10', 'test FLOPS', 'active query')
+    >>> named("encoder_loss"), named("test.a_at_10"), named("bm25")
+    ('encoder loss', 'test a@10', 'BM25')
     """
-    *prefixes, name = metric.split(".")
-    name = name.replace("_at_", "@").replace("_", " ")
-    words = [_ACRONYMS.get(w, w) for w in name.split(" ")]
-    head, at, cut = words[0].partition("@")
-    words[0] = _ACRONYMS.get(head, head) + at + cut
-    return " ".join([*prefixes, *words])
+    return _METHODS.get(name, " ".join(name.replace("_at_", "@").replace("_", " ").split(".")))
 
 
 def show(value: float | None) -> str:
@@ -192,7 +162,7 @@ def reported(trial: TrialSummary, metric: str) -> str:
 
 def baselines(summary: StudySummary, key: str) -> dict[str, float]:
     """Name for readers -> value of each baseline measured under exactly this key."""
-    found = {label(name): values.get(key) for name, values in summary.baselines.items()}
+    found = {named(name): values.get(key) for name, values in summary.baselines.items()}
     return {name: value for name, value in found.items() if value is not None}
 
 

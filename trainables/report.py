@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from trainables.config import Direction, Section
 
@@ -16,15 +16,20 @@ from trainables.config import Direction, Section
 class Correlation(Section):
     """A metric that is the correlation of two values of each item, not the mean of one."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     kind: Literal["linear", "rank"]
     """Pearson's, or Spearman's."""
     one: str
-    """Key of `Evaluation.per_item`; so is `other`."""
+    """Key of `Evaluation.per_item`."""
     other: str
+    """Another one."""
 
 
 class Metric(Section):
     """A metric as readers meet it, and what may be computed from it."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
     label: str
     """Its name for readers, such as nDCG@10."""
@@ -43,6 +48,7 @@ class Metric(Section):
     """The metric that this is a part of, at one `size` of it, as of a prefix of an embedding: reports draw and test
     arms at every size. Its parent is the mean over sizes."""
     size: int | None = None
+    """The size that it is a part of `of` at."""
     correlation: Correlation | None = None
     """What it is of its items' values; None for the mean of those under its own name in `Evaluation.per_item`, where
     there are any."""

@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from study.protocol.states import StudyStatus, TrialState
 from trainables.errors import told
+from trainables.report import Metric
 
 FORMAT = 2
 AGAIN = "the command that ran the study writes it again from the ledger"
@@ -173,6 +174,8 @@ class StudySummary(_Part):
     """The same in GPU-hours."""
     wall_seconds: float = 0.0
     """Seconds that the study has run, over all launches."""
+    metrics: Mapping[str, Metric] = {}
+    """What the recipe says of every metric that it reports: name without a split -> what readers are told."""
     baselines: Mapping[str, Values] = {}
     """Method, such as `bm25` -> metric -> value."""
     dataset: Mapping[str, str] = {}

@@ -35,10 +35,18 @@ def _rows(part: str, parts: dict[str, Any], prefix: str = "") -> list[str]:
     for name, field in parts[part]["properties"].items():
         what = " ".join(field.get("description", "").split())
         rows.append(f"| `{prefix}{name}` | {_type(field, parts)} | {what} |")
-        inner = field.get("items", field).get("$ref", "").rpartition("/")[2]
-        if "properties" in parts.get(inner, {}) and inner not in TABLES:
-            rows += _rows(inner, parts, f"{prefix}{name}{'[].' if 'items' in field else '.'}")
+        for kind, after in (("items", "[]"), ("additionalProperties", ".NAME"), ("", "")):
+            inner = _part(field.get(kind, {}) if kind else field)
+            if "properties" in parts.get(inner, {}) and inner not in TABLES:
+                rows += _rows(inner, parts, f"{prefix}{name}{after}.")
     return rows
+
+
+def _part(field: Any) -> str:
+    """The part that a field is, as far as it is one, or null."""
+    if not isinstance(field, dict):
+        return ""
+    return next((ref for one in (field, *field.get("anyOf", ())) if (ref := one.get("$ref"))), "").rpartition("/")[2]
 
 
 def _type(field: dict[str, Any], parts: dict[str, Any]) -> str:

@@ -18,6 +18,8 @@ from study.protocol.summary import (
     TrialSummary,
     WorkerSeconds,
 )
+from trainables.angle import config as angle
+from trainables.splade import config as splade
 
 QUERIES = 200
 
@@ -98,6 +100,7 @@ def write_study(
         "parameter": parameter,
         "parameter_log": True,
         "planned_trials": len(trials),
+        "metrics": angle.metrics(angle.Config()) | splade.metrics(splade.Config()),
         "baselines": {"bm25": {metric: 0.41, f"test.{metric}": 0.4}},
         "question": "Which rescale factor k makes this encoder trainable as SPLADE?",
         "dataset": {

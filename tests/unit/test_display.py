@@ -13,6 +13,7 @@ import pytest
 from study.display import Display, final_text
 from study.protocol.folder import StudyFolder
 from study.protocol.summary import ObjectiveSummary, StudySummary, Tracking, TrialSummary, WorkerSeconds
+from trainables.evaluation.metrics import declared
 
 
 class Clock:
@@ -33,7 +34,7 @@ def summary(*trials: TrialSummary, status: str = "running", best: tuple[int, ...
         planned_trials=4, objectives=[ObjectiveSummary(name="ndcg_at_10", direction="maximize")], best=best,
         trials=trials, worker_seconds=WorkerSeconds(used=40.0, saved=12.0, overhead=3.0),
         tracking=Tracking(uri="sqlite:///studies/mlflow.db", experiment="demo", run_id="p"),
-        baselines={"bm25": {"test.ndcg_at_10": 0.4}}, updated="2026-01-05T10:06:12+00:00",
+        metrics=declared(), baselines={"bm25": {"test.ndcg_at_10": 0.4}}, updated="2026-01-05T10:06:12+00:00",
     )  # fmt: skip
 
 

@@ -25,8 +25,11 @@ from study.protocol.summary import (
     WorkerSeconds,
     read,
 )
+from trainables.angle.config import Config, metrics
 
 SIZES = (16, 64)
+METRICS = metrics(Config(dims=SIZES))
+PARTS = {f"spearman_{size}": METRICS[f"spearman_{size}"].correlation for size in SIZES}
 
 
 def write(storage: Path, gaps: dict[str, list[float]], *, design: str = "paired", items: bool = True) -> None:
@@ -58,7 +61,7 @@ def write(storage: Path, gaps: dict[str, list[float]], *, design: str = "paired"
         study="angle_split_search", id="angle_split_search-0123456789ab", profile="embedded",
         updated="2026-01-05T10:06:12+00:00", status="finished", question="Which split?", parameter="split",
         design=design, objectives=[ObjectiveSummary(name="spearman", direction="maximize")], best=[1], trials=trials,
-        planned_trials=2, worker_seconds=WorkerSeconds(used=20.0, saved=0.0, overhead=1.0),
+        metrics=METRICS, planned_trials=2, worker_seconds=WorkerSeconds(used=20.0, saved=0.0, overhead=1.0),
     )  # fmt: skip
     (storage / "summary.json").write_text(summary.text())
 
@@ -104,14 +107,14 @@ def test_the_interval_over_seeds_and_pairs_holds_the_difference_and_is_symmetric
     ]
     gap = np.array(whole[2:]) - np.array(whole[:2])
     gaps = [*gap.tolist(), float(gap.mean())]
-    found = over_seeds_and_items(arms[0], arms[1], "spearman", SIZES, gaps)
+    found = over_seeds_and_items(arms[0], arms[1], PARTS, gaps)
     assert [one.value for one in found] == gaps
     assert all(one.low < one.value < one.high for one in found)
-    back = over_seeds_and_items(arms[1], arms[0], "spearman", SIZES, [-g for g in gaps])
+    back = over_seeds_and_items(arms[1], arms[0], PARTS, [-g for g in gaps])
     np.testing.assert_allclose([one.low for one in found], [-one.high for one in back])
-    assert over_seeds_and_items([{}], [{}], "spearman", SIZES, gaps) is None
+    assert over_seeds_and_items([{}], [{}], PARTS, gaps) is None
     plain = [[{"ndcg": {"a": 0.5, "b": 0.7}}] * 3, [{"ndcg": {"a": 0.6, "b": 0.8}}] * 3]
-    (equal,) = over_seeds_and_items(plain[0], plain[1], "ndcg", [], [0.1])
+    (equal,) = over_seeds_and_items(plain[0], plain[1], {"ndcg": None}, [0.1])
     assert (equal.low, equal.high) == pytest.approx((0.1, 0.1))
 
 

@@ -20,8 +20,6 @@ from study.answer import accounts, answer, caveats, notes
 from study.findings import Findings
 from study.protocol.folder import StudyFolder
 from study.protocol.summary import ObjectiveSummary, Tracking
-from study.words import label, meanings
-from trainables import trainers
 
 ROOT = Path(__file__).resolve().parents[2]
 _spec = importlib.util.spec_from_file_location("synthetic_study", Path(__file__).with_name("synthetic_study.py"))
@@ -233,13 +231,6 @@ def test_every_metric_of_the_page_is_explained_on_it(tmp_path: Path) -> None:
     text = report.write(StudyFolder(tmp_path)).read_text()
     assert "<dt>FLOPS</dt><dd>multiplications per query and document scored" in text
     assert text.count("<dt>nDCG@10</dt><dd>") == 1
-
-
-@pytest.mark.parametrize("trainer", sorted(path.parent.name for path in (ROOT / "trainables").glob("*/recipe.py")))
-def test_every_metric_of_a_trainer_has_an_explanation(trainer: str) -> None:
-    module = trainers.module(trainer, "config")
-    metrics = module.metrics(module.Config())
-    assert list(meanings(metrics)) == [label(name) for name in metrics]
 
 
 def test_without_cost_there_are_no_cost_sections(tmp_path: Path) -> None:
