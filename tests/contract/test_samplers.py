@@ -29,6 +29,7 @@ from study.sampling import seed_of
 from study.space import explore
 from study.spec import Budget, Objective, Pruner, Study
 from trainables.config import TrainerConfig
+from trainables.report import Metric
 
 SAMPLERS = get_args(Study.model_fields["sampler"].annotation)
 PRUNERS = get_args(Pruner.model_fields["kind"].annotation)
@@ -55,7 +56,8 @@ class ToyConfig(TrainerConfig):
 @pytest.fixture(autouse=True)
 def toy_trainer(monkeypatch) -> None:
     module: Any = types.ModuleType("trainables.toy.config")
-    module.metrics = lambda config: {"ndcg_at_10": "maximize", "flops": "minimize"}
+    gain, cost = Metric(label="gain", meaning="?"), Metric(label="cost", meaning="?", direction="minimize")
+    module.metrics = lambda config: {"ndcg_at_10": gain, "flops": cost}
     monkeypatch.setitem(sys.modules, "trainables.toy", types.ModuleType("trainables.toy"))
     monkeypatch.setitem(sys.modules, "trainables.toy.config", module)
     # The ledger outlives nothing here but itself: what it writes for others, and when, is tested elsewhere.
