@@ -22,6 +22,7 @@ from study.spec import Budget, Objective, Pruner, Resources, Study
 from study.tracking import Tracker, initialise
 from trainables.config import TrainerConfig
 from trainables.evaluation.types import Evaluation
+from trainables.report import Metric
 
 ASSETS = Path(__file__).parents[1] / "assets" / "format1"
 STEPS = 6
@@ -68,7 +69,7 @@ def study() -> Study:
 @pytest.fixture(autouse=True)
 def line_trainer(monkeypatch):
     config = types.ModuleType("trainables.line.config")
-    config.metrics, config.Config = lambda config: {"ndcg_at_10": "maximize"}, TrainerConfig
+    config.metrics, config.Config = lambda config: {"ndcg_at_10": Metric(label="gain", meaning="?")}, TrainerConfig
     recipe = types.ModuleType("trainables.line.recipe")
     recipe.build = lambda config, context: Line()
     package = types.ModuleType("trainables.line")

@@ -29,6 +29,7 @@ from study.spec import Budget, Objective, Pruner, Resources, Study
 from study.stored import Refused, default_url, existing_study, outlook
 from study.tracking_runs import status_of
 from trainables.config import TrainerConfig
+from trainables.report import Metric
 
 
 class ToyConfig(TrainerConfig):
@@ -51,7 +52,8 @@ class Picky(ToyConfig):
 def toy_trainer(monkeypatch):
     """A trainer of which only the config exists: the ledger never trains."""
     module = types.ModuleType("trainables.toy.config")
-    module.metrics = lambda config: {"ndcg_at_10": "maximize", "flops": "minimize"}
+    gain, cost = Metric(label="gain", meaning="?"), Metric(label="cost", meaning="?", direction="minimize")
+    module.metrics = lambda config: {"ndcg_at_10": gain, "flops": cost}
     package = types.ModuleType("trainables.toy")
     package.config = module
     monkeypatch.setitem(sys.modules, "trainables.toy", package)

@@ -13,6 +13,7 @@ from study.ledger import Ledger
 from study.protocol.folder import StudyFolder
 from study.spec import Budget, Objective, Resources, Study
 from trainables.config import TrainerConfig
+from trainables.report import Metric
 
 STEPS = 6
 
@@ -20,7 +21,7 @@ STEPS = 6
 @pytest.fixture(autouse=True)
 def line_trainer(monkeypatch):
     config = types.ModuleType("trainables.line.config")
-    config.metrics, config.Config = lambda config: {"ndcg_at_10": "maximize"}, TrainerConfig
+    config.metrics, config.Config = lambda config: {"ndcg_at_10": Metric(label="gain", meaning="?")}, TrainerConfig
     recipe = types.ModuleType("trainables.line.recipe")
     recipe.build = lambda config, context: Line()
     package = types.ModuleType("trainables.line")
