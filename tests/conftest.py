@@ -15,6 +15,18 @@ def pytest_addoption(parser) -> None:
     parser.addoption("--write-golden", action="store_true", help="write tests/golden/ anew instead of comparing")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """How two test processes share the work: files as a whole, and those that start a Ray in one process, first.
+
+    They take longest and wait often; what else there is keeps the other core busy meanwhile.
+    """
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group").args != ("ray",))
+
+
 @pytest.fixture(scope="session")
 def embedded_cache(tmp_path_factory) -> Path:
     """Cache with the embedded pairs of the installed packages: read once, whatever the number of test processes."""

@@ -16,6 +16,8 @@ from study.uris import sqlite_uri
 
 ROOT = Path(__file__).resolve().parents[2]
 
+pytestmark = pytest.mark.xdist_group("ray")
+
 STUDY = """
 from study.spec import Budget, Objective, Study
 from trainables.recipe import EvaluationData, Optimiser, TrainData
