@@ -4,26 +4,22 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 INSTALLED_DOCS := .venv/.installed-docs
-# Two test processes at a time leave torch one thread each.
-PARALLEL := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+# Two test processes at a time leave torch one thread each. How they share the tests is said in tests/conftest.py.
+PARALLEL := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
-.PHONY: study test unit parallel integration chaos lint types docs reference site coverage benchmark clean
+.PHONY: study test unit all-tests chaos lint types docs reference site coverage benchmark clean
 
 study: $(INSTALLED)
 	$(BIN)/python -m study.run splade_k_search
 
-test: lint types docs parallel integration
+test: lint types docs all-tests
 
 # Seconds: no Ray, no servers, no training.
 unit: $(INSTALLED)
 	$(PARALLEL) tests/unit study trainables
 
-parallel: $(INSTALLED)
-	$(PARALLEL) tests/unit tests/contract tests/parity study trainables
-
-# One Ray at a time, started once for all that can share it.
-integration: $(INSTALLED)
-	$(BIN)/python -m pytest tests/integration
+all-tests: $(INSTALLED)
+	$(PARALLEL) tests/integration tests/contract tests/parity tests/unit study trainables
 
 # Kills, outages and lost nodes, on clusters of their own.
 chaos: $(INSTALLED)

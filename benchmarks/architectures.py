@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from trainables import check, loop, overrides, trainers
+from trainables.config import TrainerConfig
 from trainables.context import Context
 
 RECIPES = ("splade", "angle", "retromae")
@@ -126,8 +127,8 @@ def make(name: str, folder: Path) -> None:
     made.save_pretrained(folder)
 
 
-def files(folder: Path) -> dict[str, dict[str, Any]]:
-    """Recipe -> its settings, with small inputs in `folder`."""
+def settings(config: type[TrainerConfig], folder: Path) -> dict[str, Any]:
+    """What a trainer's config needs to be tried, of the keys that it has, with small inputs in `folder`."""
 
     def lines(name: str, rows: list[dict[str, Any]]) -> str:
         path = folder / name
@@ -145,30 +146,26 @@ def files(folder: Path) -> dict[str, dict[str, Any]]:
     lines("beir/queries.jsonl", [{"_id": str(n), "text": text} for n, text in enumerate(texts)])
     (folder / "beir" / "qrels").mkdir()
     (folder / "beir" / "qrels" / "test.tsv").write_text("".join(f"{n}\t{n}\t1\n" for n in range(len(texts))))
-    common = {"steps": 2, "batch_size": 4, "precision": "float32", "threads": 1, "collapse": False}
-    retrieval = common | {
+    small = {
+        "steps": 4, "batch_size": 4, "precision": "float32", "threads": 1, "collapse": False,
         "train.source": pairs, "evaluation.source": str(folder / "beir"), "evaluation.bm25": False,
         "query_length": QUERY, "document_length": DOCUMENT,
+        "k": 2.0,
+        "data.train": graded, "data.validation": graded, "data.test": graded, "dims": [8, 16], "length": DOCUMENT,
+        "pretraining.text.source": lines("text.jsonl", [{"text": text} for text in texts]),
+        "pretraining.batch_size": 4, "pretraining.max_length": DOCUMENT, "pretraining.share": 0.5,
     }  # fmt: skip
-    return {
-        "splade": retrieval | {"k": 2.0},
-        "angle": common | {
-            "data.train": graded, "data.validation": graded, "data.test": graded, "dims": [8, 16], "length": DOCUMENT,
-        },
-        "retromae": retrieval | {
-            "steps": 4, "pretraining.text.source": lines("text.jsonl", [{"text": text} for text in texts]),
-            "pretraining.batch_size": 4, "pretraining.max_length": DOCUMENT, "pretraining.share": 0.5,
-        },
-    }  # fmt: skip
+    known = overrides.keys(config)
+    return {key: value for key, value in small.items() if key in known}
 
 
-def attempt(recipe: str, settings: dict[str, Any], folder: Path) -> str | None:
+def attempt(recipe: str, asked: dict[str, Any], folder: Path) -> str | None:
     """None where the recipe works with these settings, else the sentence that it is refused with.
 
     Raises whatever else happens.
     """
     module = trainers.module(recipe, "recipe")
-    config = overrides.apply(trainers.module(recipe, "config").Config(), settings)
+    config = overrides.apply(trainers.module(recipe, "config").Config(), asked)
     try:
         check.step(recipe, config)
     except ValueError as error:
@@ -199,10 +196,10 @@ def answer(recipe: str, name: str) -> str:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         make(name, folder / name)
-        settings = files(folder)[recipe] | {"backbone": str(folder / name)}
-        refused = attempt(recipe, settings, folder / "run")
+        asked = settings(trainers.module(recipe, "config").Config, folder) | {"backbone": str(folder / name)}
+        refused = attempt(recipe, asked, folder / "run")
         if refused is not None and "rescale is 'tied'" in refused:
-            refused = attempt(recipe, settings | {"rescale": "untied"}, folder / "untied")
+            refused = attempt(recipe, asked | {"rescale": "untied"}, folder / "untied")
             if refused is None:
                 return "works with `rescale=untied`"
         return "works" if refused is None else "refused: " + refused.replace(f"{folder}/", "")

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
 from collections import defaultdict
 from pathlib import Path
 
 from study.journal import Journal
+from study.protocol.journal import Metrics, ReplicateBegun, TrialBegun
+from study.protocol.states import TrialState
+from study.protocol.summary import read
 from trainables import collapse, overrides, trainers
 from trainables.history import History
 
@@ -28,15 +30,13 @@ def recorded(storage: Path):
     facts: dict[tuple[int, int], dict[str, str]] = {}
     params: dict[int, dict] = {}
     for _, entry in Journal(storage / "journal.jsonl").read():
-        if entry["op"] == "trial":
-            params[entry["trial"]] = entry["params"]
-        elif entry["op"] == "replicate":
-            facts[entry["trial"], entry["replicate"]] = entry["tags"]
-        elif entry["op"] == "metrics":
-            for record in entry["records"]:
-                # Non-finite metrics are strings in the journal.
-                found = {name: float(value) for name, value in record["metrics"].items()}
-                metrics[entry["trial"], entry["replicate"]].setdefault(record["step"], {}).update(found)
+        if isinstance(entry, TrialBegun):
+            params[entry.trial] = entry.params
+        elif isinstance(entry, ReplicateBegun):
+            facts[entry.trial, entry.replicate] = entry.tags
+        elif isinstance(entry, Metrics):
+            for record in entry.records:
+                metrics[entry.trial, entry.replicate].setdefault(record["step"], {}).update(record["metrics"])
     return {key: {s: steps[s] for s in sorted(steps)} for key, steps in metrics.items()}, facts, params
 
 
@@ -76,14 +76,14 @@ def main() -> int:
     config_type = trainers.module(options.trainer, "config").Config
     counts = {"learned": 0, "false stops": 0, "dead": 0, "misses": 0}
     for storage in options.storage:
-        summary = json.loads((storage / "summary.json").read_text())
-        metric = summary["objectives"][0]["name"]
+        summary = read(storage / "summary.json")
+        metric = summary.objectives[0].name
         metrics, facts, params = recorded(storage)
         for (number, replicate), steps in sorted(metrics.items()):
-            trial = summary["trials"][number]
-            if trial["state"] != "complete":
+            trial = summary.trials[number]
+            if trial.state != TrialState.COMPLETE:
                 continue
-            values = trial["replicates"][replicate]["values"]
+            values = trial.replicates[replicate].values
             known = overrides.keys(config_type)
             config = overrides.apply(config_type(), {k: v for k, v in params[number].items() if k in known})
             learned = values[metric] >= values[f"untrained.{metric}"] + options.gain
@@ -92,7 +92,7 @@ def main() -> int:
             counts["false stops"] += learned and verdict is not None
             counts["misses"] += not learned and verdict is None
             told = f"step {verdict[0]}: {verdict[1]}" if verdict else "goes on"
-            shown = " ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in trial["params"].items())
+            shown = " ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in trial.params.items())
             print(f"{shown:<12} {values[f'untrained.{metric}']:.3f} -> {values[metric]:.3f}  {told}")
     print(
         f"{counts['false stops']} false stops in {counts['learned']} runs that learned, "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from study.findings import Findings
 from study.paired import sentence
+from study.protocol.states import StudyStatus
 from study.significance import LEVEL, Mean
 from study.words import (
     at,
@@ -12,14 +13,12 @@ from study.words import (
     counts,
     difference,
     enumerate_words,
-    label,
     no_result,
     number,
     p_value,
     parameters,
     setting,
     show,
-    value_of,
 )
 
 
@@ -39,7 +38,7 @@ def answer(findings: Findings) -> str:
 
 def accounts(findings: Findings) -> str:
     """How many trials ended how, and what they cost."""
-    return f"{counts(findings.summary)}. {cost(findings.summary)}."
+    return f"{counts(findings.summary)}. {cost(findings.summary.worker_seconds, findings.summary.gpu_hours)}."
 
 
 def caveats(findings: Findings) -> list[str]:
@@ -88,18 +87,19 @@ def _seed_noise(findings: Findings) -> str:
 
 def _status(findings: Findings) -> str:
     texts = {
-        "finished": "",
-        "running": "Still running. ",
-        "interrupted": "Interrupted before its end. ",
-        "failed": "The study failed. ",
+        StudyStatus.FINISHED: "",
+        StudyStatus.RUNNING: "Still running. ",
+        StudyStatus.INTERRUPTED: "Interrupted before its end. ",
+        StudyStatus.FAILED: "The study failed. ",
     }
-    return texts[findings.summary["status"]]
+    return texts[findings.summary.status]
 
 
 def _figure(findings: Findings) -> str:
     assert findings.best is not None
     split = "" if findings.key.startswith("test.") else "validation "
-    text = f"{split}{label(findings.key)} {show(value_of(findings.best, findings.key))}"
+    key, metrics = findings.key, findings.metrics
+    text = f"{split}{metrics.label(key)} {metrics.show(key, findings.best.values.get(key))}"
     interval = findings.interval
     if interval is None:
         return text
@@ -136,8 +136,8 @@ def _against_untrained(findings: Findings) -> str:
     trial = findings.best_untrained()
     if trial is None:
         return ""
-    value = value_of(findings.best, findings.key) if findings.best else None
-    reference = value_of(trial, f"untrained.{findings.key}")
+    value = findings.best.values.get(findings.key) if findings.best else None
+    reference = trial.values.get(f"untrained.{findings.key}")
     assert value is not None
     assert reference is not None
     gap = value - reference
@@ -155,13 +155,13 @@ def _against_untrained(findings: Findings) -> str:
 
 def _front(findings: Findings) -> str:
     """With several objectives there is no single best trial."""
-    objectives = [objective["name"] for objective in findings.summary["objectives"]]
+    objectives = [objective.name for objective in findings.summary.objectives]
     if len(objectives) < 2:
         return ""
-    front = [at(t, findings.parameter) for t in findings.trials if t["number"] in findings.summary["best"]]
+    front = [at(t, findings.parameter) for t in findings.trials if t.number in findings.summary.best]
     return (
-        f"Best in {label(objectives[0])}; the trials that none beats in all of "
-        f"{enumerate_words([label(name) for name in objectives])} are {enumerate_words(front)}."
+        f"Best in {findings.metrics.label(objectives[0])}; the trials that none beats in all of "
+        f"{enumerate_words([findings.metrics.label(name) for name in objectives])} are {enumerate_words(front)}."
     )
 
 
@@ -187,9 +187,9 @@ def _rivals(findings: Findings) -> str:
 def _edge(findings: Findings) -> str:
     """A best value at the end of what was tried is a hint, not an optimum."""
     assert findings.best is not None
-    tried = [number((trial.get("params") or {}).get(findings.parameter)) for trial in findings.trials]
+    tried = [number(trial.params.get(findings.parameter)) for trial in findings.trials]
     values = sorted({value for value in tried if value is not None})
-    own = number((findings.best.get("params") or {}).get(findings.parameter))
+    own = number(findings.best.params.get(findings.parameter))
     if len(values) < 2 or own not in (values[0], values[-1]):
         return ""
     end = "lower" if own == values[0] else "upper"

@@ -11,10 +11,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from study.metrics import Metrics
 from study.protocol.folder import EvaluationFolder
+from study.protocol.summary import StudySummary, TrialSummary
 from study.significance import LEVEL, Mean, holm, over_items
-from study.suites import Suite
-from study.words import Trial, at, difference, label, p_value, show
+from study.words import at, difference, p_value
+from trainables.evaluation.metrics import declared
+from trainables.evaluation.suites import Suite
 from trainables.files import write_whole
 
 
@@ -51,8 +54,8 @@ class Compared:
 def write(
     folder: EvaluationFolder,
     suite: Suite,
-    summary: Mapping[str, Any],
-    trials: Sequence[Trial],
+    summary: StudySummary,
+    trials: Sequence[TrialSummary],
     results: Sequence[Measured],
 ) -> Path:
     """Write a suite's figures and its page; returns the page's path."""
@@ -61,18 +64,18 @@ def write(
     folder.path.mkdir(parents=True, exist_ok=True)
     content = {
         "suite": suite.name,
-        "study": summary["study"],
+        "study": summary.study,
         "metric": suite.metrics[0],
         "trials": [
             {
-                "number": trial["number"],
-                "params": trial.get("params"),
-                "mean": _means(values[trial["number"]]),
-                "datasets": values[trial["number"]],
+                "number": trial.number,
+                "params": trial.params,
+                "mean": _means(values[trial.number]),
+                "datasets": values[trial.number],
                 "replicates": [
                     {"replicate": one.replicate, "dataset": one.dataset, "values": one.values}
                     for one in results
-                    if one.trial == trial["number"]
+                    if one.trial == trial.number
                 ],
             }
             for trial in trials
@@ -139,22 +142,25 @@ def _means(datasets: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 def _page(
     suite: Suite,
-    summary: Mapping[str, Any],
-    trials: Sequence[Trial],
+    summary: StudySummary,
+    trials: Sequence[TrialSummary],
     values: Mapping[int, Mapping[str, Mapping[str, float]]],
     compared: Sequence[Compared],
 ) -> str:
-    lines = [f"# {summary['study']} on {suite.name}", ""]
+    metrics = Metrics(declared(suite.metrics) | dict(summary.metrics))
+    lines = [f"# {summary.study} on {suite.name}", ""]
     datasets = [dataset.name for dataset in suite.datasets]
-    for metric in values[trials[0]["number"]][datasets[0]]:
-        heads = [f"trial {trial['number']}, {at(trial, summary['parameter'])}" for trial in trials]
-        rows = [[name, *(show(values[trial["number"]][name][metric]) for trial in trials)] for name in datasets]
+    for metric in values[trials[0].number][datasets[0]]:
+        heads = [f"trial {trial.number}, {at(trial, summary.parameter)}" for trial in trials]
+        rows = [
+            [name, *(metrics.show(metric, values[trial.number][name][metric]) for trial in trials)] for name in datasets
+        ]
         if len(datasets) > 1:
-            rows.append(["mean", *(show(_means(values[trial["number"]])[metric]) for trial in trials)])
-        lines += [*_table([label(metric), *heads], rows), ""]
+            rows.append(["mean", *(metrics.show(metric, _means(values[trial.number])[metric]) for trial in trials)])
+        lines += [*_table([metrics.label(metric), *heads], rows), ""]
     if compared:
         lines += [
-            f"Differences in {label(suite.metrics[0])}, paired over {_paired_over(compared)}, Holm over "
+            f"Differences in {metrics.label(suite.metrics[0])}, paired over {_paired_over(compared)}, Holm over "
             f"{len(compared)} comparison(s).",
             "",
             *_table(["", "better", "worse", "difference", "95% interval", "adjusted", ""], map(_row, compared)),

@@ -22,7 +22,6 @@ from typing import Any
 
 from study import home, spec
 from study.comparison import Measured, tabled, write
-from study.files import read_summary
 from study.lock import Held, Lock
 from study.profiles import existing
 from study.protocol.folder import (
@@ -34,9 +33,12 @@ from study.protocol.folder import (
     stored_model,
     trial_of,
 )
+from study.protocol.journal import TrialBegun
+from study.protocol.states import TrialState
+from study.protocol.summary import StudySummary, TrialSummary, read
 from study.run import resource_changes, unused
 from study.screen import View, keep_screen, listen
-from study.suites import SUITES, Dataset, Suite, resolve
+from study.suites import resolve
 from study.tracking_uri import check_uri
 from study.uris import absolute_uri, redacted
 from trainables import overrides, trainers
@@ -51,6 +53,7 @@ from trainables.evaluation.measurement import (
     model_identity,
     remove_leftovers,
 )
+from trainables.evaluation.suites import SUITES, Dataset, Suite
 from trainables.files import write_whole
 from trainables.object_store import fetched
 from trainables.places import typed
@@ -151,8 +154,8 @@ def run(options: argparse.Namespace, screen: Screen) -> int:
     suite = resolve(options.suite)
     name, path = spec.find(options.name)
     storage = StudyFolder(existing(name, options.profile, options.storage).resolve())
-    summary = read_summary(storage.summary)
-    _, study = spec.load(path, summary.get("profile"), {}, resource_changes(options.resources))
+    summary = read(storage.summary)
+    _, study = spec.load(path, summary.profile, {}, resource_changes(options.resources))
     trials = chosen(summary, options.trials)
     uri = tracking_uri(options.tracking_uri, summary)
     place = storage.evaluation
@@ -175,15 +178,15 @@ def run(options: argparse.Namespace, screen: Screen) -> int:
     return FINISHED
 
 
-def chosen(summary: dict[str, Any], asked: str) -> list[dict[str, Any]]:
+def chosen(summary: StudySummary, asked: str) -> list[TrialSummary]:
     """The entries of the trials that `--trials` names; ValueError for one that is not there or not finished."""
-    trials = {trial["number"]: trial for trial in summary["trials"]}
-    complete = [number for number, trial in trials.items() if trial["state"] == "complete"]
+    trials = {trial.number: trial for trial in summary.trials}
+    complete = [number for number, trial in trials.items() if trial.state == TrialState.COMPLETE]
     finished = f"finished are {', '.join(map(str, complete))}" if complete else "no trial is finished"
     if asked == "best":
-        numbers = list(summary.get("best") or ())
+        numbers = list(summary.best)
         if not numbers:
-            raise ValueError(f"--trials best: {summary['study']} has no best trial yet; {finished}")
+            raise ValueError(f"--trials best: {summary.study} has no best trial yet; {finished}")
     else:
         parts = [part.strip() for part in asked.split(",")]
         if not all(part.isdecimal() for part in parts):
@@ -191,16 +194,16 @@ def chosen(summary: dict[str, Any], asked: str) -> list[dict[str, Any]]:
         numbers = list(dict.fromkeys(map(int, parts)))
     for number in numbers:
         if number not in trials:
-            raise ValueError(f"--trials {asked}: {summary['study']} has no trial {number}; {finished}")
+            raise ValueError(f"--trials {asked}: {summary.study} has no trial {number}; {finished}")
         if number not in complete:
-            raise ValueError(f"--trials {asked}: trial {number} is {trials[number]['state']}; {finished}")
+            raise ValueError(f"--trials {asked}: trial {number} is {trials[number].state}; {finished}")
     return [trials[number] for number in numbers]
 
 
 def plan(
     trainer: str,
     storage: StudyFolder,
-    trials: Sequence[dict[str, Any]],
+    trials: Sequence[TrialSummary],
     suite: Suite,
     vectors: Precision,
     cache: Path,
@@ -211,9 +214,9 @@ def plan(
     Opens every collection: ValueError where one cannot be read or a trial has no exported model.
     """
     models = []
-    configs = trial_configs(trainer, storage, {trial["number"] for trial in trials})
+    configs = trial_configs(trainer, storage, {trial.number for trial in trials})
     for trial in trials:
-        number = trial["number"]
+        number = trial.number
         folders = exported(storage, trial, cache)
         if number not in configs:
             raise ValueError(f"{storage.journal} has no trial {number}: it is not the journal of this study")
@@ -242,14 +245,14 @@ def plan(
     ]  # fmt: skip
 
 
-def exported(storage: StudyFolder, trial: dict[str, Any], cache: Path) -> list[ReplicateFolder]:
+def exported(storage: StudyFolder, trial: TrialSummary, cache: Path) -> list[ReplicateFolder]:
     """Replicates of a trial that have a model; where an object store has it, copies that all workers see."""
-    place = trial["checkpoint"] or ""
+    place = trial.checkpoint or ""
     if "://" not in place:
-        return [found for found in storage.trial(trial["number"]).replicates() if found.model.is_dir()]
+        return [found for found in storage.trial(trial.number).replicates() if found.model.is_dir()]
     stored = trial_of(place)
     copies = TrialFolder(cache / "models" / json_digest(stored)[:16])
-    found = [copies.replicate(replicate) for replicate in range(len(trial["replicates"]))]
+    found = [copies.replicate(replicate) for replicate in range(len(trial.replicates))]
     for replicate in found:
         fetched(stored_model(stored, replicate.number), replicate.path, STORE_WAIT_S)
     return found
@@ -259,11 +262,11 @@ def trial_configs(trainer: str, storage: StudyFolder, numbers: Container[int]) -
     """Number -> config of each of these trials, as it was begun, from the study's journal."""
     model = trainers.module(trainer, "config").Config
     configs: dict[int, dict[str, Any]] = {}
-    for entry in storage.entries("trial"):
-        if entry["trial"] not in numbers:
+    for begun in storage.entries(TrialBegun):
+        if begun.trial not in numbers:
             continue
         tree: dict[str, Any] = {}
-        for key, value in entry["params"].items():
+        for key, value in begun.params.items():
             *sections, leaf = key.split(".")
             node = tree
             for section in sections:
@@ -271,7 +274,7 @@ def trial_configs(trainer: str, storage: StudyFolder, numbers: Container[int]) -
             node[leaf] = value
         # The study's seed is written beside the config.
         tree.pop("seed")
-        configs[entry["trial"]] = overrides.validate(model, tree).model_dump(mode="json", exclude={"cache"})
+        configs[begun.trial] = overrides.validate(model, tree).model_dump(mode="json", exclude={"cache"})
     return configs
 
 
@@ -295,24 +298,24 @@ def measured(planned: Planned) -> Measured:
     return Measured(planned.trial, planned.replicate, planned.dataset.name, result["values"], result["per_item"])
 
 
-def tracking_uri(given: str | None, summary: dict[str, Any]) -> str | None:
+def tracking_uri(given: str | None, summary: StudySummary) -> str | None:
     """Where the study's runs are; ValueError where a `given` place is another one.
 
     On record is the URI without a password that it may have; that is then `given`, or MLFLOW_TRACKING_URI.
     """
-    recorded = summary["mlflow"]["tracking_uri"]
+    recorded = summary.tracking.uri
     uri = absolute_uri(given or os.environ.get("MLFLOW_TRACKING_URI") or "")
     if redacted(uri) == absolute_uri(recorded or ""):
         return uri
     if given:
-        raise ValueError(f"--tracking-uri {redacted(given)}: the runs of {summary['study']} are at {recorded}")
+        raise ValueError(f"--tracking-uri {redacted(given)}: the runs of {summary.study} are at {recorded}")
     return recorded
 
 
 def _record(
     uri: str | None,
-    summary: dict[str, Any],
-    trials: Sequence[dict[str, Any]],
+    summary: StudySummary,
+    trials: Sequence[TrialSummary],
     suite: str,
     measured_at: dict[int, int],
     results: Sequence[Measured],
@@ -320,8 +323,8 @@ def _record(
     screen: Screen,
 ) -> None:
     """Put what was measured into MLflow, beside the trials' other metrics; it stays in the storage if that fails."""
-    parent = summary["mlflow"]["parent_run_id"]
-    if uri is None or parent is None or any(trial["mlflow_run_id"] is None for trial in trials):
+    run_id, runs = summary.tracking.run_id, {trial.run_id: trial for trial in trials if trial.run_id is not None}
+    if uri is None or run_id is None or len(runs) < len(trials):
         screen.say("not recorded in MLflow: the study's own records are not there yet; the same command tries again")
         return
     from study.tracking_evaluation import record
@@ -329,7 +332,7 @@ def _record(
     tables = (page, page.with_suffix(".json"))
     try:
         check_uri(uri)
-        record(uri, parent, trials, suite, tabled(results), measured_at, tables)
+        record(uri, run_id, runs, suite, tabled(results), measured_at, tables)
     except Exception as error:
         screen.say(f"not recorded in MLflow: {redacted(told(error, 300))}; the same command tries again")
 

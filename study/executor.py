@@ -28,8 +28,9 @@ from study.ledger import Ledger
 from study.nodes import per_worker, room
 from study.processes import descendants, kill
 from study.protocol.folder import WorkFolder, trial_name
+from study.protocol.messages import ActorName, GangSetting, HandOut
 from study.screen import children_without_hang_up
-from study.spec import Resources, Study
+from study.spec import Study
 from trainables.digests import text_digest
 
 log = logging.getLogger(__name__)
@@ -123,8 +124,10 @@ class Engine:
 
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         actor = ray.remote(num_cpus=0, max_restarts=0)(LedgerActor)
-        self._address = {"name": f"ledger-{self.launch}", "namespace": "study"}
-        self.ledger = actor.options(**self._address, scheduling_strategy=here).remote()
+        self._name = ActorName(f"ledger-{self.launch}", "study")
+        self.ledger = actor.options(
+            name=self._name.name, namespace=self._name.namespace, scheduling_strategy=here
+        ).remote()
         try:
             ray.get(self.ledger.open.remote(**arguments, head=Holder.this(self.storage.path)))
         except ray.exceptions.RayTaskError as error:
@@ -159,15 +162,15 @@ class Engine:
     def fit(self, study: Study) -> None:
         """Run trials until the ledger hands out no more."""
         scratch = self.storage.scratch
-        job = {
-            "ledger": self._address,
-            "launch": self.launch,
-            "own_cluster": self._temporary is not None,
-            "resources": study.resources.model_dump(),
-            "scratch": str(scratch),
-            "storage": str(self.storage),
-        }
-        searcher = LedgerSearcher(self.ledger, job, study.resources)
+        setting = GangSetting(
+            ledger=self._name,
+            launch=self.launch,
+            own_cluster=self._temporary is not None,
+            resources=study.resources,
+            scratch=str(scratch),
+            storage=str(self.storage),
+        )
+        searcher = LedgerSearcher(self.ledger, setting)
         tuner = tune.Tuner(
             tune.with_resources(trial.launch, tune.PlacementGroupFactory([{private_names.HEAD: PINNED}])),
             tune_config=tune.TuneConfig(
@@ -221,28 +224,28 @@ class LedgerActor(Ledger):
 class LedgerSearcher(Searcher):
     """Hands Tune the trials that the ledger hands out, as many at a time as the cluster has room for just then."""
 
-    def __init__(self, ledger: Any, job: dict[str, Any], resources: Resources) -> None:
+    def __init__(self, ledger: Any, setting: GangSetting) -> None:
         super().__init__(metric="trial", mode="max")
-        self.ledger, self.job, self.resources = ledger, job, resources
-        self.numbers: dict[str, tuple[int, int]] = {}
-        """Tune's id -> (trial, ticket) of what runs."""
+        self.ledger, self.setting, self.resources = ledger, setting, setting.resources
+        self.running: dict[str, HandOut] = {}
+        """Tune's id -> what runs under it."""
         self.room, self.looked, self.asked = 0, -math.inf, False
         self.nothing_left, self.asked_ledger = False, -math.inf
 
     def suggest(self, trial_id: str) -> Any:
         # A trial that does not fit would wait with its number taken: it waits in the ledger instead.
-        if len(self.numbers) >= self._room():
+        if len(self.running) >= self._room():
             # While there is no room for any, nothing else would end the study.
-            return Searcher.FINISHED if not self.numbers and ray.get(self.ledger.halted.remote()) else None
-        if self.nothing_left and self.numbers and time.monotonic() - self.asked_ledger < LOOK_EVERY_S:
+            return Searcher.FINISHED if not self.running and ray.get(self.ledger.halted.remote()) else None
+        if self.nothing_left and self.running and time.monotonic() - self.asked_ledger < LOOK_EVERY_S:
             return None
-        handed = ray.get(self.ledger.hand_out.remote())
+        handed: HandOut | None = ray.get(self.ledger.hand_out.remote())
         self.nothing_left, self.asked_ledger = handed is None, time.monotonic()
         if handed is None:
             # A trial that runs may still leave its nodes, and has to be handed out again then.
-            return None if self.numbers else Searcher.FINISHED
-        self.numbers[trial_id] = handed
-        return {"number": handed[0], "ticket": handed[1], "job": self.job}
+            return None if self.running else Searcher.FINISHED
+        self.running[trial_id] = handed
+        return {"number": handed.number, "ticket": handed.ticket, "setting": self.setting}
 
     def _room(self) -> int:
         """Trials at a time, looked up anew every `LOOK_EVERY_S`: nodes come and go."""
@@ -274,8 +277,8 @@ class LedgerSearcher(Searcher):
 
     def on_trial_complete(self, trial_id: str, result: dict | None = None, error: bool = False) -> None:
         """A trial that ended without telling the ledger was lost together with its process."""
-        number, ticket = self.numbers.pop(trial_id)
-        ray.get(self.ledger.abandon.remote(number, "its process was lost; see the logs of Ray", ticket))
+        handed = self.running.pop(trial_id)
+        ray.get(self.ledger.abandon.remote(handed.number, "its process was lost; see the logs of Ray", handed.ticket))
         # It may have left its nodes, and wait for others.
         self.nothing_left = False
 

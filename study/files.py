@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from study.words import enumerate_words
 from trainables.errors import one_line, told
 
 if TYPE_CHECKING:
     from study.protocol.folder import StudyFolder
 
-NEEDED = ("study", "status", "objectives", "trials", "worker_seconds", "parameter")
-AGAIN = "the command that ran the study writes it again from the ledger"
 SQLITE_HEADER = b"SQLite format 3\x00"
 
 
@@ -68,22 +64,6 @@ def check_sqlite(path: Path, *, thoroughly: bool = True) -> set[str]:
     if found != "ok":
         raise ValueError(f"it is damaged ({one_line(found)})")
     return tables
-
-
-def read_summary(path: Path) -> dict[str, Any]:
-    """The content of `summary.json`; ValueError where it is missing or is not one."""
-    try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{path} does not exist: no study was run in this folder; --storage names another") from None
-    except OSError as error:
-        raise ValueError(f"the summary of the study cannot be read: {told(error)}; --storage names another") from None
-    except ValueError as error:
-        raise ValueError(f"{path} is not a study's summary ({error}); {AGAIN}") from None
-    missing = [key for key in NEEDED if not isinstance(summary, dict) or key not in summary]
-    if missing:
-        raise ValueError(f"{path} is not a study's summary: it lacks {enumerate_words(missing)}; {AGAIN}")
-    return summary
 
 
 def _folders(storage: StudyFolder) -> list[Path]:

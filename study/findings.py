@@ -12,15 +12,16 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from study.files import read_summary
+from study.metrics import Metrics
 from study.paired import contrasts
+from study.protocol import journal
 from study.protocol.folder import StudyFolder
+from study.protocol.states import StudyStatus, TrialState
+from study.protocol.summary import TrialSummary, read
 from study.significance import LEVEL, Mean, holm, over_items
-from study.words import Trial, at, best_trial, number, objective, reported, value_of
+from study.words import at, best_trial, number, objective, reported
 from trainables.errors import told
 
-COST = "flops"
-"""The recorded metric that effectiveness is paid for with, where a recipe reports it."""
 PER_ITEM = TypeAdapter(dict[str, dict[str, dict[str, float]]])
 
 Kind = Literal["trial", "control", "untrained"]
@@ -57,7 +58,7 @@ class Matched:
     """The most effective evaluation of any trial that costs at most `budget`."""
 
     budget: float
-    trial: Trial
+    trial: TrialSummary
     step: int
     value: float
     cost: float
@@ -71,61 +72,60 @@ class Findings:
 
     def __init__(self, storage: StudyFolder) -> None:
         self.storage = storage
-        self.summary = read_summary(storage.summary)
-        self.trials: list[Trial] = self.summary["trials"]
-        self.parameter: str = self.summary["parameter"]
-        self.plane: list[str] = self.summary.get("plane") or []
+        self.summary = read(storage.summary)
+        self.trials = self.summary.trials
+        self.metrics = Metrics(self.summary.metrics)
+        self.parameter = self.summary.parameter
+        self.plane = self.summary.plane
         self.metric, self.more = objective(self.summary)
         self.best = best_trial(self.summary)
-        self.controls = [trial for trial in self.trials if trial.get("control")]
+        self.controls = [trial for trial in self.trials if trial.control]
         self.key = reported(self.best, self.metric) if self.best else self.metric
-        measured = [trial for trial in self.trials if value_of(trial, self.metric) is not None]
-        self.complete = [trial for trial in measured if trial["state"] == "complete"]
-        self.signals: list[str] = self.summary.get("signals") or ["loss"]
+        measured = [trial for trial in self.trials if trial.values.get(self.metric) is not None]
+        self.complete = [trial for trial in measured if trial.state == TrialState.COMPLETE]
+        self.signals = self.summary.signals
         self.curves = _curves(storage, self.metric, self.signals)
-        self.items = {t["number"]: _items(storage, t["number"], "test", self.metric) for t in self.trials}
+        self.items = {t.number: _items(storage, t.number, "test", self.metric) for t in self.trials}
         """Trial -> query -> value, for each replicate that has a result."""
-        self.untrained_items = {
-            t["number"]: _items(storage, t["number"], "untrained.test", self.metric) for t in self.trials
-        }
-        self.interval = self._interval(self.best["number"]) if self.best else None
+        self.untrained_items = {t.number: _items(storage, t.number, "untrained.test", self.metric) for t in self.trials}
+        self.interval = self._interval(self.best.number) if self.best else None
         self.comparisons = self._comparisons()
         self._replicate_items: dict[tuple[int, int], dict[str, dict[str, dict[str, float]]]] = {}
         self.contrasts = contrasts(self)
 
     @property
     def finished(self) -> bool:
-        return self.summary["status"] == "finished"
+        return self.summary.status == StudyStatus.FINISHED
 
     @property
     def seeds(self) -> int:
         """The most replicates that any trial has."""
-        return max((len(t.get("replicates") or ()) for t in self.trials), default=0)
+        return max((len(t.replicates) for t in self.trials), default=0)
 
     def has(self, metric: str) -> bool:
-        return any(value_of(trial, metric) is not None for trial in self.trials)
+        return any(trial.values.get(metric) is not None for trial in self.trials)
 
     def is_better(self, one: float, other: float) -> bool:
         return one > other if self.more else one < other
 
-    def best_untrained(self) -> Trial | None:
+    def best_untrained(self) -> TrialSummary | None:
         """The trial whose untrained model scores best on the reported split.
 
         Chosen on the reported split itself: the reference gets every advantage.
         """
         key = f"untrained.{self.key}"
-        measured = [trial for trial in self.trials if value_of(trial, key) is not None]
+        measured = [(value, trial) for trial in self.trials if (value := trial.values.get(key)) is not None]
         pick = max if self.more else min
-        return pick(measured, key=lambda trial: value_of(trial, key)) if measured else None  # type: ignore[arg-type,return-value]
+        return pick(measured, key=lambda pair: pair[0])[1] if measured else None
 
-    def last_value(self, trial: Trial) -> float | None:
+    def last_value(self, trial: TrialSummary) -> float | None:
         """A trial's last validation value after some training: final, or when it was stopped."""
         evaluated = [m.get(self.metric) for step, m in self.curve(trial).evaluations if step > 0]
         logged = [value for value in map(number, evaluated) if value is not None]
-        return value_of(trial, self.metric) if not logged else logged[-1]
+        return trial.values.get(self.metric) if not logged else logged[-1]
 
-    def curve(self, trial: Trial) -> Curve:
-        return self.curves.get(trial["number"], Curve())
+    def curve(self, trial: TrialSummary) -> Curve:
+        return self.curves.get(trial.number, Curve())
 
     def replicate_items(self, trial: int, replicate: int) -> dict[str, dict[str, dict[str, float]]]:
         """Split -> metric -> query or pair id -> value of one finished replicate."""
@@ -135,18 +135,21 @@ class Findings:
             self._replicate_items[key] = _per_item(path) if path.exists() else {}
         return self._replicate_items[key]
 
-    def paid(self, trial: Trial) -> list[tuple[float, float, int]]:
+    def paid(self, trial: TrialSummary) -> list[tuple[float, float, int]]:
         """(cost, effectiveness, step) of each validation of a trained model of this trial."""
+        cost = self.metrics.cost
+        if cost is None:
+            return []
         points = [
             (spent, value, step)
             for step, metrics in self.curve(trial).evaluations
             if step > 0
-            and (spent := number(metrics.get(COST))) is not None
+            and (spent := number(metrics.get(cost))) is not None
             and (value := number(metrics.get(self.metric))) is not None
         ]
-        final = (value_of(trial, COST), value_of(trial, self.metric))
+        final = (trial.values.get(cost), trial.values.get(self.metric))
         if not points and final[0] is not None and final[1] is not None:
-            points = [(final[0], final[1], trial.get("steps") or 0)]
+            points = [(final[0], final[1], trial.steps)]
         return points
 
     def matched(self) -> list[Matched]:
@@ -176,16 +179,14 @@ class Findings:
         """The best against every other complete trial and the best untrained model, Holm over all of them."""
         if self.best is None or self.interval is None:
             return []
-        own = self.items[self.best["number"]]
-        others: list[tuple[Trial, Kind, list[dict[str, float]]]] = [
-            (t, "control" if t.get("control") else "trial", self.items[t["number"]])
-            for t in self.complete
-            if t is not self.best
+        own = self.items[self.best.number]
+        others: list[tuple[TrialSummary, Kind, list[dict[str, float]]]] = [
+            (t, "control" if t.control else "trial", self.items[t.number]) for t in self.complete if t is not self.best
         ]
         untrained = self.best_untrained()
         if untrained is not None:
-            others.append((untrained, "untrained", self.untrained_items[untrained["number"]]))
-        found: list[tuple[Trial, Kind, list[dict[str, float]], Mean]] = []
+            others.append((untrained, "untrained", self.untrained_items[untrained.number]))
+        found: list[tuple[TrialSummary, Kind, list[dict[str, float]], Mean]] = []
         for trial, kind, items in others:
             gap = over_items(own, items)
             if gap is not None:
@@ -194,7 +195,7 @@ class Findings:
         return [
             Comparison(
                 name=("untrained, " if kind == "untrained" else "") + at(trial, self.parameter),
-                number=trial["number"],
+                number=trial.number,
                 kind=kind,
                 value=fmean(value for values in items for value in values.values()),
                 gap=gap,
@@ -207,11 +208,11 @@ class Findings:
 def _curves(storage: StudyFolder, metric: str, signals: Iterable[str]) -> dict[int, Curve]:
     """First replicates only. The journal may be growing while it is read: half a last line is left out."""
     curves: dict[int, Curve] = {}
-    for entry in storage.entries("metrics"):
-        if entry["replicate"] != 0:
+    for entry in storage.entries(journal.Metrics):
+        if entry.replicate != 0:
             continue
-        curve = curves.setdefault(entry["trial"], Curve())
-        for record in entry["records"]:
+        curve = curves.setdefault(entry.trial, Curve())
+        for record in entry.records:
             metrics = record["metrics"]
             for name in signals:
                 if f"train.{name}" in metrics:

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from study.protocol.folder import ReplicateFolder, StudyFolder
+from study.protocol.journal import StudyBegun, TrialBegun
 from study.row import Row
-from study.stored import FINAL, Refused
+from study.stored import Refused
 from trainables.checkpoints import RESULT, problem_of, whole_result
 from trainables.files import write_whole
 
@@ -58,7 +59,7 @@ def check(storage: StudyFolder, study_id: str | None, name: str, ledger: str) ->
     advice = "name the --storage and the --ledger that belong together, or another --storage to begin anew"
     for where, found in (
         ("", _recorded(storage).get("id")),
-        (f"/{storage.journal.name}", storage.first_entry().get("id")),
+        (f"/{storage.journal.name}", _begun(storage)),
     ):
         if found is not None and found != study_id:
             raise Refused(f"--storage {storage}{where} belongs to study {found}, but {has}; {advice}")
@@ -83,7 +84,7 @@ def check_launch(storage: StudyFolder, study_id: str, newest: Launch | None, whe
 
 def launches(storage: StudyFolder) -> set[str]:
     """Tokens of all launches that the folder's journal knows."""
-    return {entry["launch"] for entry in storage.entries("study") if "launch" in entry}
+    return {begun.launch for begun in storage.entries(StudyBegun) if begun.launch is not None}
 
 
 def take(storage: StudyFolder, study_id: str, rows: Mapping[int, Row]) -> None:
@@ -91,14 +92,13 @@ def take(storage: StudyFolder, study_id: str, rows: Mapping[int, Row]) -> None:
 
     `rows` are the ledger's trials, with which those of the folder have to agree.
     """
-    nameless = _recorded(storage).get("id") is None and storage.first_entry().get("id") is None
+    nameless = _recorded(storage).get("id") is None and _begun(storage) is None
     _check_trials(storage, study_id, rows, nameless)
     if nameless:
         for folder in _trials(storage):
             _stamp(folder, study_id)
     for folder in _trials(storage):
-        number = folder.trial
-        if rows[number].state in FINAL:
+        if rows[folder.trial].state.ended:
             continue
         for path in folder.stamped():
             content = _content(path)
@@ -106,7 +106,9 @@ def take(storage: StudyFolder, study_id: str, rows: Mapping[int, Row]) -> None:
                 # What is damaged is passed over by the trial, too.
                 continue
             whose = f"study {content['study']}" if content.get("study") else "no study"
-            raise Refused(f"{path} belongs to {whose}, but trial {number} is one of {study_id}; move it elsewhere")
+            raise Refused(
+                f"{path} belongs to {whose}, but trial {folder.trial} is one of {study_id}; move it elsewhere"
+            )
     place = {"id": study_id, "host": socket.gethostname(), "folder": str(storage)}
     if _recorded(storage) != place:
         write_whole(storage.identity, json.dumps(place))
@@ -143,7 +145,7 @@ def _check_trials(storage: StudyFolder, study_id: str, rows: Mapping[int, Row], 
     for number, params in journal.items():
         if number not in rows:
             raise refuse(number, "of its journal is not in the ledger")
-        if rows[number].state not in FINAL and not rows[number].planned_steps:
+        if not rows[number].state.ended and not rows[number].planned_steps:
             raise refuse(number, "of its journal has no parameters yet in the ledger")
         for key, value in rows[number].params.items():
             if params.get(key) != value:
@@ -159,7 +161,7 @@ def _check_trials(storage: StudyFolder, study_id: str, rows: Mapping[int, Row], 
         path, told = folder.result, rows[number].replicates
         result = whole_result(path.read_bytes(), path) if path.exists() else None
         replicate = folder.number
-        if result is not None and replicate < len(told) and not _equal(result["values"], told[replicate]["values"]):
+        if result is not None and replicate < len(told) and not _equal(result["values"], told[replicate].values):
             raise refuse(number, f"has other values in {storage.inside(path)} than in the ledger")
 
 
@@ -173,7 +175,13 @@ def _stamp(folder: ReplicateFolder, study_id: str) -> None:
 
 def _params(storage: StudyFolder) -> dict[int, dict[str, Any]]:
     """Number -> parameters of each trial in the journal."""
-    return {entry["trial"]: entry["params"] for entry in storage.entries("trial")}
+    return {begun.trial: begun.params for begun in storage.entries(TrialBegun)}
+
+
+def _begun(storage: StudyFolder) -> str | None:
+    """The study's id in the folder's journal."""
+    begun = storage.first_entry()
+    return begun.id if begun else None
 
 
 def _trials(storage: StudyFolder) -> Iterator[ReplicateFolder]:

@@ -21,7 +21,6 @@ from functools import partial
 from typing import Any
 
 import optuna
-from optuna.trial import TrialState
 
 from study import identity
 from study.account import Account
@@ -31,13 +30,17 @@ from study.lock import Lock
 from study.moved import Moves, as_now
 from study.private_names import storage_id
 from study.protocol.folder import StudyFolder, stored_model, stored_trial
+from study.protocol.journal import Record
+from study.protocol.messages import Assignment, HandOut, Outcome
+from study.protocol.states import ReplicateState, StudyStatus, TrialState
+from study.protocol.summary import GpuHours, ObjectiveSummary, StudySummary, Tracking, WorkerSeconds
 from study.records import Records
-from study.row import Row, front
+from study.row import Replicate, Row, front
 from study.sampling import control_of
-from study.space import Unsuitable, shown, suggest
+from study.space import Unsuitable, log_scaled, shown, suggest
 from study.spec import Study
-from study.stored import FINAL, Refused, default_url, importances, open_study
-from study.tracking import Tracker
+from study.stored import Refused, default_url, importances, open_study
+from study.tracking import Snapshot, Tracker
 from study.uris import redacted
 from trainables.files import remove_asides, write_whole
 
@@ -94,6 +97,7 @@ class Ledger:
         self._checkpoints = checkpoints
         self._tracker = Tracker(self.journal, storage.tracking, tracking_uri, name, self.id) if tracking_uri else None
         self._moves = moves or {}
+        self._parameter_log = log_scaled(study, study.parameter)
         self._account = Account(study, self._study.user_attrs.get("elapsed", 0.0))
         self._halt: str | None = None
         self._live: set[int] = set()
@@ -112,7 +116,7 @@ class Ledger:
         self._recover()
         if retry_failed:
             self._enqueue_failed()
-        self.status = "running"
+        self.status = StudyStatus.RUNNING
         self._write_summary()
         if self._tracker:
             self._tracker.start()
@@ -131,11 +135,11 @@ class Ledger:
         return None
 
     def _next(self) -> optuna.Trial | None:
-        waiting = [row.number for row in self._rows.values() if row.state not in FINAL and row.number not in self._live]
+        waiting = [row.number for row in self._rows.values() if not row.state.ended and row.number not in self._live]
         if waiting:
             return optuna.Trial(self._study, self._storage_id(min(waiting)))
         counted = sum(not self._retried(row) for row in self._rows.values())
-        retries = any(t.state == TrialState.WAITING for t in self._study.get_trials(deepcopy=False))
+        retries = any(t.state == optuna.trial.TrialState.WAITING for t in self._study.get_trials(deepcopy=False))
         return self._study.ask() if counted < self.spec.budget.trials or retries else None
 
     def _suggest(self, trial: optuna.Trial) -> bool:
@@ -169,7 +173,7 @@ class Ledger:
 
     def _refuse(self, row: Row, reason: str) -> None:
         """End a trial that cannot run with its parameters: a failure of its own, from which the sampler learns."""
-        row.state, row.reason, row.refused = "failed", reason, True
+        row.state, row.reason, row.refused = TrialState.FAILED, reason, True
         self._refused.append(row.number)
         self._records.trial(row, None)
         self._store(row)
@@ -185,37 +189,38 @@ class Ledger:
         self._changed()
         return number
 
-    def hand_out(self) -> tuple[int, int] | None:
-        """`ask`, with a ticket by which a gang of this handing out is told from one of an earlier or later one."""
+    def hand_out(self) -> HandOut | None:
+        """`ask`, with a ticket by which a gang of this handing-out is told from one of an earlier or later one."""
         number = self.ask()
         if number is None:
             return None
         self._tickets[number] = self._tickets.get(number, 0) + 1
-        return number, self._tickets[number]
+        return HandOut(number, self._tickets[number])
 
-    def begin(self, number: int, ticket: int | None = None) -> dict[str, Any]:
+    def begin(self, number: int, ticket: int | None = None) -> Assignment | None:
         """A gang takes the trial over: its config, seeds and folder, under a new attempt number.
 
-        Reports of lower attempts are refused from now on. A trial that has already ended in the
-        ledger, or was given back under this ticket, comes back with `"state"` set: there is nothing to run.
+        Reports of lower attempts are refused from now on. None where there is nothing to run: the trial has already
+        ended in the ledger, or was given back under this ticket.
         """
         row = self._rows[number]
         if self._deposed() or self._given_back(number, ticket):
-            return {"state": "interrupted"}
+            return None
         row.attempts += 1
         row.step = 0
         self._store(row)
         self._changed()
-        return {
-            "trainer": self.spec.trainer,
-            "config": as_now(self._config(row), self._moves).model_dump(),
-            "attempt": row.attempts,
-            "study": self.id,
-            "seeds": [self.spec.seed + r for r in range(self.spec.replicates)],
-            "folder": str(self.storage.trial(number).path),
-            "store": self._stored(number),
-            "state": row.state if row.state in FINAL else None,
-        }
+        if row.state.ended:
+            return None
+        return Assignment(
+            trainer=self.spec.trainer,
+            config=as_now(self._config(row), self._moves).model_dump(),
+            attempt=row.attempts,
+            study=self.id,
+            seeds=tuple(self.spec.seed + replicate for replicate in range(self.spec.replicates)),
+            folder=str(self.storage.trial(number).path),
+            store=self._stored(number),
+        )
 
     # --- following -------------------------------------------------------------------------------
 
@@ -247,13 +252,13 @@ class Ledger:
                     )
         return None
 
-    def report(self, number: int, attempt: int, replicate: int, records: list[dict[str, Any]]) -> str | None:
+    def report(self, number: int, attempt: int, replicate: int, records: list[Record]) -> str | None:
         """Store records of one replicate and answer with a reason to stop, or None.
 
         Raises `Deposed` where a replicate would end without them.
         """
         row = self._rows[number]
-        if attempt != row.attempts or row.state in FINAL:
+        if attempt != row.attempts or row.state.ended:
             return f"superseded by attempt {row.attempts}"
         if self._deposed():
             if records and records[-1]["step"] >= self._config(row).total_steps:
@@ -271,7 +276,7 @@ class Ledger:
             self._halt = self._halt or "budget spent"
         return row.stop or self._halt
 
-    def _consider(self, row: Row, replicate: int, record: dict[str, Any]) -> None:
+    def _consider(self, row: Row, replicate: int, record: Record) -> None:
         """Tell Optuna an intermediate value, and let its pruner decide; the first replicate speaks for all."""
         objective = self.spec.objectives[0]
         value = record["metrics"].get(objective.name)
@@ -289,10 +294,10 @@ class Ledger:
 
     # --- ending ----------------------------------------------------------------------------------
 
-    def replicate_ended(self, number: int, attempt: int, replicate: int, outcome: dict[str, Any]) -> bool:
+    def replicate_ended(self, number: int, attempt: int, replicate: int, outcome: Outcome) -> bool:
         """Record how a replicate ended; True if the gang should go on with the next one."""
         row = self._rows[number]
-        if attempt != row.attempts or row.state in FINAL or self._deposed():
+        if attempt != row.attempts or row.state.ended or self._deposed():
             return False
         workers = self.spec.resources.workers
         row.step = 0
@@ -300,21 +305,16 @@ class Ledger:
             # The report reads what is in the storage folder.
             place = self.storage.replicate(number, replicate).result
             place.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(place, json.dumps(outcome | {"study": self.id}))
+            write_whole(place, json.dumps(asdict(outcome) | {"study": self.id}))
         if len(row.replicates) == replicate:
-            row.trained += outcome["seconds"] * workers
-            row.replicates.append(
-                {
-                    "seed": self.spec.seed + replicate, "values": outcome["values"], "steps": outcome["step"],
-                    "state": outcome["state"], "reason": outcome["reason"], "pace": outcome["seconds_per_step"],
-                }
-            )  # fmt: skip
+            row.trained += outcome.seconds * workers
+            row.replicates.append(Replicate.of(outcome, self.spec.seed + replicate))
         self._store(row)
         self._records.replicate_ended(row, replicate, outcome)
         self._changed()
-        return outcome["state"] == "complete" and replicate + 1 < self.spec.replicates and not self._halt
+        return outcome.state == ReplicateState.COMPLETE and replicate + 1 < self.spec.replicates and not self._halt
 
-    def finish(self, number: int, attempt: int, outcome: dict[str, Any] | None, error: str | None = None) -> str:
+    def finish(self, number: int, attempt: int, outcome: Outcome | None, error: str | None = None) -> TrialState:
         """The gang is done: end the trial by what its replicates show; returns the trial's state.
 
         `outcome` is that of the last replicate, or None with `error`, the message of an exception. A
@@ -322,33 +322,35 @@ class Ledger:
         evaluation of a replicate, stays open and is handed out again by a later launch.
         """
         row = self._rows[number]
-        if row.state in FINAL or attempt != row.attempts:
+        if row.state.ended or attempt != row.attempts:
             return row.state
         if self._deposed():
-            return "interrupted"
+            return TrialState.INTERRUPTED
         self._account.settle(row)
         self._live.discard(number)
-        pace = outcome["seconds_per_step"] if outcome else 0.0
+        pace = outcome.seconds_per_step if outcome else 0.0
         if error is not None:
-            row.state, row.reason = "failed", error
+            row.state, row.reason = TrialState.FAILED, error
         elif outcome is None or self._unfinished(row, outcome):
-            row.reason = (outcome or {}).get("reason") or self._halt
+            row.reason = (outcome and outcome.reason) or self._halt
             # The steps of a replicate that has ended are on record with it.
-            row.step = outcome["step"] if outcome and outcome["state"] == "stopped" else 0
+            row.step = outcome.step if outcome and outcome.state == ReplicateState.STOPPED else 0
             row.checkpoint = self._newest_checkpoint(number)
             self._store(row)
             self._changed()
-            return "interrupted"
-        elif outcome["state"] == "stopped":
-            row.state, row.reason = "pruned", row.stop
-            row.step, row.values = outcome["step"], outcome["values"]
-            row.trained += outcome["seconds"] * self.spec.resources.workers
-        elif outcome["state"] == "collapsed":
-            row.state, row.reason, row.values = "collapsed", outcome["reason"], outcome["values"]
+            return TrialState.INTERRUPTED
+        elif outcome.state == ReplicateState.STOPPED:
+            row.state, row.reason = TrialState.PRUNED, row.stop
+            row.step, row.values = outcome.step, outcome.values
+            row.trained += outcome.seconds * self.spec.resources.workers
+        elif outcome.state == ReplicateState.COLLAPSED:
+            row.state, row.reason, row.values = TrialState.COLLAPSED, outcome.reason, outcome.values
         else:
-            row.values = _mean([r["values"] for r in row.replicates])
+            row.values = _mean([told.values for told in row.replicates])
             missing = [o.name for o in self.spec.objectives if not math.isfinite(row.values.get(o.name, math.nan))]
-            row.state, row.reason = ("failed", f"{missing[0]} is not finite") if missing else ("complete", None)
+            row.state, row.reason = (
+                (TrialState.FAILED, f"{missing[0]} is not finite") if missing else (TrialState.COMPLETE, None)
+            )
         row.checkpoint = self._newest_checkpoint(number)
         row.saved = max(0, row.planned_steps - row.steps) * pace * self.spec.resources.workers
         self._store(row)
@@ -356,25 +358,25 @@ class Ledger:
         self._changed()
         return row.state
 
-    def _unfinished(self, row: Row, outcome: dict[str, Any]) -> bool:
+    def _unfinished(self, row: Row, outcome: Outcome) -> bool:
         """Whether the trial was told to stop for now: within a replicate, or between two of them."""
-        if outcome["state"] == "stopped":
+        if outcome.state == ReplicateState.STOPPED:
             return row.stop is None
-        return outcome["state"] == "complete" and len(row.replicates) < self.spec.replicates
+        return outcome.state == ReplicateState.COMPLETE and len(row.replicates) < self.spec.replicates
 
-    def abandon(self, number: int, error: str, ticket: int | None = None) -> str:
+    def abandon(self, number: int, error: str, ticket: int | None = None) -> TrialState:
         """The engine lost the trial: its gang could not be started or kept. Ends it as failed."""
         row = self._rows[number]
         if number not in self._live or self._given_back(number, ticket):
             return row.state
         if self._deposed():
-            return "interrupted"
+            return TrialState.INTERRUPTED
         if self._halt:
             self._account.settle(row)
             self._live.discard(number)
             self._store(row)
             self._changed()
-            return "interrupted"
+            return TrialState.INTERRUPTED
         return self.finish(number, row.attempts, None, error)
 
     def _given_back(self, number: int, ticket: int | None) -> bool:
@@ -389,14 +391,14 @@ class Ledger:
         if self._frozen(row.number).state.is_finished():
             return
         # TPE does not look at failed trials: where the parameters are to be avoided, they are pruned to it.
-        learnt = row.state in ("complete", "collapsed", "pruned") or row.refused
+        learnt = row.state in (TrialState.COMPLETE, TrialState.COLLAPSED, TrialState.PRUNED) or row.refused
         constraint = "refused" if row.refused else "collapse"
         if learnt and constraint not in trial.constraints:
-            trial.set_constraint(constraint, 1.0 if row.refused or row.state == "collapsed" else -1.0)
-        if row.state == "complete":
+            trial.set_constraint(constraint, 1.0 if row.refused or row.state == TrialState.COLLAPSED else -1.0)
+        if row.state == TrialState.COMPLETE:
             self._study.tell(trial, [row.values[o.name] for o in self.spec.objectives])
         else:
-            self._study.tell(trial, state=TrialState.PRUNED if learnt else TrialState.FAIL)
+            self._study.tell(trial, state=optuna.trial.TrialState.PRUNED if learnt else optuna.trial.TrialState.FAIL)
 
     # --- the study as a whole --------------------------------------------------------------------
 
@@ -441,11 +443,11 @@ class Ledger:
             return True
         return False
 
-    def conclude(self) -> dict[str, Any]:
+    def conclude(self) -> StudySummary:
         """The engine has come to rest: set the study's status, and return the summary."""
         if self._deposed():
             self._live.clear()
-            self.status = "interrupted"
+            self.status = StudyStatus.INTERRUPTED
             return self._write_summary()
         for number in sorted(self._live):
             self._account.settle(self._rows[number])
@@ -453,11 +455,11 @@ class Ledger:
         self._live.clear()
         states = [row.state for row in self._rows.values() if not self._retried(row)]
         if self._halt and self._halt != "budget spent":
-            self.status = "interrupted"
-        elif self._futile() or ("failed" in states and "complete" not in states):
-            self.status = "failed"
+            self.status = StudyStatus.INTERRUPTED
+        elif self._futile() or (TrialState.FAILED in states and TrialState.COMPLETE not in states):
+            self.status = StudyStatus.FAILED
         else:
-            self.status = "finished"
+            self.status = StudyStatus.FINISHED
         self._study.set_user_attr("elapsed", self._account.elapsed())
         self._importances = importances(self._study, self.spec)
         self._study.set_user_attr("importances", self._importances)
@@ -478,8 +480,8 @@ class Ledger:
         if not self._deposed():
             for path, place in artifacts:
                 self._records.artifact(path, place)
-            state = {"finished": "complete", "failed": "failed"}.get(self.status, "interrupted")
-            self._records.study_ended(state, self._halt or self._futile())
+            status = StudyStatus.INTERRUPTED if self.status == StudyStatus.RUNNING else self.status
+            self._records.study_ended(status, self._halt or self._futile())
         self._wake()
         done = self._tracker.close(timeout_s) if self._tracker else True
         self._write_summary()
@@ -490,7 +492,9 @@ class Ledger:
 
     def best(self) -> list[int]:
         """The best complete trial that is no control, or the Pareto front where there are several objectives."""
-        searched = [n for n in sorted(self._rows) if self._rows[n].state == "complete" and not self._rows[n].control]
+        searched = [
+            n for n in sorted(self._rows) if self._rows[n].state == TrialState.COMPLETE and not self._rows[n].control
+        ]
         if not searched:
             return []
         if len(self.spec.objectives) > 1:
@@ -499,61 +503,60 @@ class Ledger:
         pick = max if objective.direction == "maximize" else min
         return [pick(searched, key=lambda number: self._rows[number].values[objective.name])]
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> StudySummary:
         """The study as `summary.json` shows it."""
         rows = [self._rows[number] for number in sorted(self._rows)]
-        tracking = self._tracker.snapshot() if self._tracker else {}
-        runs = tracking.get("runs", {})
+        recorded = self._tracker.snapshot() if self._tracker else Snapshot(Tracking(), {}, 0)
         used = {row.number: self._account.used(row) for row in rows}
-        return {
-            "study": self.name,
-            "id": self.id,
-            "profile": self.profile,
-            "status": self.status,
-            "reason": self._futile(),
-            "question": self.spec.question,
-            "design": self.spec.design,
-            "parameter": self.spec.parameter,
-            "plane": self.spec.plane,
-            "signals": self.spec.signals,
-            "importances": self._importances,
-            "objectives": [o.model_dump() for o in self.spec.objectives],
-            "best": self.best(),
-            "planned_trials": self.spec.budget.trials,
-            "trials": [
+        return StudySummary(
+            study=self.name,
+            id=self.id,
+            profile=self.profile,
+            status=StudyStatus(self.status),
+            reason=self._futile(),
+            question=self.spec.question,
+            design=self.spec.design,
+            parameter=self.spec.parameter,
+            parameter_log=self._parameter_log,
+            plane=self.spec.plane,
+            signals=self.spec.signals,
+            importances=self._importances,
+            objectives=tuple(ObjectiveSummary(name=o.name, direction=o.direction) for o in self.spec.objectives),
+            best=tuple(self.best()),
+            planned_trials=self.spec.budget.trials,
+            trials=tuple(
                 row.shown(
                     live=row.number in self._live,
                     used=used[row.number],
                     gpu_hours=self._account.gpu_hours(used[row.number]),
-                    run_id=runs.get(row.number),
+                    run_id=recorded.runs.get(row.number),
                 )
                 for row in rows
-            ],
-            "worker_seconds": {
-                "used": round(sum(used.values()), 3),
-                "saved": round(sum(row.saved for row in rows), 3),
-                "overhead": round(sum(max(0.0, row.used - row.trained) for row in rows if row.state in FINAL), 3),
-            },
-            "gpu_hours": {
-                "used": round(self._account.gpu_hours(sum(used.values())), 4),
-                "saved": round(self._account.gpu_hours(sum(row.saved for row in rows)), 4),
-                "price": self.spec.resources.gpu_hour_price,
-            },
-            "wall_seconds": round(self._account.elapsed(), 3),
-            "baselines": self._baselines,
-            "dataset": self._facts,
-            "mlflow": {
-                key: tracking.get(key) for key in ("tracking_uri", "experiment", "parent_run_id", "pending", "error")
-            },
-            "updated": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
+            ),
+            worker_seconds=WorkerSeconds(
+                used=round(sum(used.values()), 3),
+                saved=round(sum(row.saved for row in rows), 3),
+                overhead=round(sum(max(0.0, row.used - row.trained) for row in rows if row.state.ended), 3),
+            ),
+            gpu_hours=GpuHours(
+                used=round(self._account.gpu_hours(sum(used.values())), 4),
+                saved=round(self._account.gpu_hours(sum(row.saved for row in rows)), 4),
+                price=self.spec.resources.gpu_hour_price,
+            ),
+            wall_seconds=round(self._account.elapsed(), 3),
+            metrics=self.spec.metrics,
+            baselines=self._baselines,
+            dataset=self._facts,
+            tracking=recorded.tracking,
+            updated=datetime.now(UTC).replace(microsecond=0),
+        )
 
     # --- inside ----------------------------------------------------------------------------------
 
     def _recover(self) -> None:
         """End the trials whose end a kill cut short, and account for the time of those it interrupted."""
         for row in self._rows.values():
-            if row.state in FINAL:
+            if row.state.ended:
                 if not self._frozen(row.number).state.is_finished() or not self.journal.ended(row.number):
                     self._end(row)
             elif row.launched is not None:
@@ -566,19 +569,19 @@ class Ledger:
         """Put the parameters of failed trials back in the queue; the failed ones stay on record."""
         for row in list(self._rows.values()):
             # What the config refused it would refuse again.
-            if row.state == "failed" and not row.refused and not self._retried(row):
+            if row.state == TrialState.FAILED and not row.refused and not self._retried(row):
                 self._study.enqueue_trial(row.params, user_attrs={"retry_of": row.number})
 
     def _retried(self, row: Row) -> bool:
-        return row.state == "failed" and any(
+        return row.state == TrialState.FAILED and any(
             t.user_attrs.get("retry_of") == row.number for t in self._study.get_trials(deepcopy=False)
         )
 
     def _hopeless(self) -> bool:
         """Three failed trials before anything else ended: the fault is not in the parameters. Or parameters that cannot
         be run, too many times in a row."""
-        rows = [row for row in self._rows.values() if row.state in FINAL and not row.refused and not self._retried(row)]
-        return self._futile() is not None or (len(rows) >= 3 and {row.state for row in rows} == {"failed"})
+        rows = [row for row in self._rows.values() if row.state.ended and not row.refused and not self._retried(row)]
+        return self._futile() is not None or (len(rows) >= 3 and {row.state for row in rows} == {TrialState.FAILED})
 
     def _futile(self) -> str | None:
         """Why this launch looks at no more parameters, or None."""
@@ -600,13 +603,14 @@ class Ledger:
     def _newest_checkpoint(self, number: int) -> str | None:
         stored = self._stored(number)
         if stored is not None:
-            complete = [n for n, told in enumerate(self._rows[number].replicates) if told["state"] == "complete"]
+            replicates = self._rows[number].replicates
+            complete = [n for n, told in enumerate(replicates) if told.state == ReplicateState.COMPLETE]
             return stored_model(stored, complete[-1]) if complete else stored
         newest = self.storage.trial(number).newest()
         return None if newest is None else self.storage.inside(newest)
 
     def _trials(self) -> list[optuna.trial.FrozenTrial]:
-        return [t for t in self._study.get_trials(deepcopy=False) if t.state != TrialState.WAITING]
+        return [t for t in self._study.get_trials(deepcopy=False) if t.state != optuna.trial.TrialState.WAITING]
 
     def _frozen(self, number: int) -> optuna.trial.FrozenTrial:
         return self._study.get_trials(deepcopy=False)[number]
@@ -618,8 +622,8 @@ class Ledger:
         stored = trial.user_attrs.get("row")
         # A trial without a row was killed between its creation and its last parameter.
         try:
-            row = Row(**stored) if stored else Row(trial.number, 0)
-        except TypeError as error:
+            row = Row.restored(stored) if stored else Row(trial.number, 0)
+        except (KeyError, TypeError, ValueError) as error:
             raise Refused(
                 f"trial {trial.number} in the ledger of {self.name} was recorded by another version ({error}): use "
                 "that one, or begin anew with --fresh"
@@ -639,9 +643,9 @@ class Ledger:
         if self._tracker:
             self._tracker.wake()
 
-    def _write_summary(self) -> dict[str, Any]:
+    def _write_summary(self) -> StudySummary:
         summary = self.summary()
-        write_whole(self.storage.summary, json.dumps(_finite(summary), indent=2))
+        write_whole(self.storage.summary, summary.text())
         return summary
 
 

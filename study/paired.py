@@ -7,8 +7,7 @@ are taken within seeds. The first arm is the reference. A metric that a recipe r
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
@@ -16,8 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from study import pseudo_values, resampling
+from study.protocol.states import TrialState
+from study.protocol.summary import TrialSummary
 from study.significance import LEVEL, Mean, crossed, holm, mean
-from study.words import Trial, at, enumerate_words, label, number, p_value
+from study.words import at, enumerate_words, p_value
+from trainables.report import Correlation
 
 if TYPE_CHECKING:
     from study.findings import Findings
@@ -65,6 +67,8 @@ class Contrast:
 
     metric: str
     """With its `test.` prefix where that was measured."""
+    name: str
+    """The metric's for readers."""
     more: bool
     """Whether more of it is better."""
     reference: str
@@ -92,9 +96,10 @@ def contrasts(findings: Findings) -> list[Contrast]:
 
     Empty for another design, and while no two arms have two seeds in common.
     """
-    if findings.summary.get("design") != "paired":
+    if findings.summary.design != "paired":
         return []
-    arms = [trial for trial in findings.trials if trial["state"] in ("complete", "running", "interrupted")]
+    at_hand = (TrialState.COMPLETE, TrialState.RUNNING, TrialState.INTERRUPTED)
+    arms = [trial for trial in findings.trials if trial.state in at_hand]
     found = []
     for metric in _metrics(findings):
         for other in arms[1:]:
@@ -106,31 +111,26 @@ def contrasts(findings: Findings) -> list[Contrast]:
 
 def _metrics(findings: Findings) -> list[str]:
     """The objective, and metrics that have both a value of their own and values for sizes."""
-    names = {name for trial in findings.trials for name in (trial.get("values") or {}) if "." not in name}
-    sized = {name for name in names if any(_size(other, name) is not None for other in names)}
+    names = {name for trial in findings.trials for name in trial.values}
+    sized = {name for name in names if not names.isdisjoint(findings.metrics.sizes(name).values()) and "." not in name}
     return [findings.metric, *sorted(sized - {findings.metric})]
 
 
-def _size(name: str, metric: str) -> int | None:
-    """32 for `spearman_32` of `spearman`."""
-    match = re.fullmatch(re.escape(metric) + r"_(\d+)", name)
-    return int(match[1]) if match else None
-
-
-def _contrast(findings: Findings, metric: str, reference: Trial, other: Trial) -> Contrast | None:
+def _contrast(findings: Findings, metric: str, reference: TrialSummary, other: TrialSummary) -> Contrast | None:
     key = f"test.{metric}" if all(_values(arm, f"test.{metric}") for arm in (reference, other)) else metric
     values = _values(reference, key), _values(other, key)
     seeds = tuple(sorted(values[0].keys() & values[1].keys()))
     if len(seeds) < 2:
         return None
-    names = {name for arm in (reference, other) for r in arm["replicates"] for name in r["values"]}
-    sizes = sorted(size for name in names if (size := _size(name, key)) is not None)
-    keys = [*(f"{key}_{size}" for size in sizes), key]
+    names = {name for arm in (reference, other) for r in arm.replicates for name in r.values}
+    sizes = {size: name for size, name in findings.metrics.sizes(key).items() if name in names}
+    keys = [*sizes.values(), key]
     table = np.array([[[_values(arm, name)[seed] for name in keys] for seed in seeds] for arm in (reference, other)])
     gaps = table[1] - table[0]
     intervals = [mean(column) for column in gaps.T.tolist()]
     items = [[_items(findings, arm, seed, key) for seed in seeds] for arm in (reference, other)]
-    over_items = over_seeds_and_items(items[0], items[1], metric, sizes, gaps.mean(0).tolist())
+    parts = {name: findings.metrics.correlation(name) for name in (part.rpartition(".")[2] for part in sizes.values())}
+    over_items = over_seeds_and_items(items[0], items[1], parts or {metric: None}, gaps.mean(0).tolist())
     tests = [resampling.flip_p(column) for column in gaps.T]
     adjusted = [*holm(tests[:-1]), tests[-1]]
     effects = [
@@ -148,48 +148,48 @@ def _contrast(findings: Findings, metric: str, reference: Trial, other: Trial) -
         )
         for column, size in enumerate((*sizes, None))
     ]
-    more = findings.more if metric == findings.metric else True
+    more = findings.more if metric == findings.metric else findings.metrics.more(metric)
     names_ = at(reference, findings.parameter), at(other, findings.parameter)
-    return Contrast(key, more, *names_, seeds, effects[-1], tuple(effects[:-1]))
+    return Contrast(key, findings.metrics.label(key), more, *names_, seeds, effects[-1], tuple(effects[:-1]))
 
 
 def over_seeds_and_items(
     reference: Sequence[pseudo_values.Items],
     other: Sequence[pseudo_values.Items],
-    metric: str,
-    sizes: Sequence[int],
+    parts: Mapping[str, Correlation | None],
     gaps: Sequence[float],
 ) -> list[Mean] | None:
-    """The mean differences `gaps`, at each size and then on average over them, with intervals that hold for other
-    seeds and other items. One `Items` per seed and arm; None where one lacks what `metric` is computed from.
+    """The mean differences `gaps`, in each of `parts` and, where there is one more, on average over them, with
+    intervals that hold for other seeds and other items. One `Items` per seed and arm; None where one lacks what a part
+    is computed from.
     """
     measured = next((values for items in reference for values in items.values()), {})
     ids = sorted(measured)
-    arms = [[pseudo_values.contributions(items, metric, sizes, ids) for items in arm] for arm in (reference, other)]
+    arms = [[pseudo_values.contributions(items, parts, ids) for items in arm] for arm in (reference, other)]
     if not ids or any(table is None for arm in arms for table in arm):
         return None
     first, second = (np.stack(arm) for arm in arms)  # type: ignore[arg-type]
     table = second - first
-    table = np.concatenate([table, table.mean(2, keepdims=True)], 2) if sizes else table
+    if len(gaps) > len(parts):
+        table = np.concatenate([table, table.mean(2, keepdims=True)], 2)
     return [crossed(table[:, :, column], gap) for column, gap in enumerate(gaps)]
 
 
-def _values(trial: Trial, key: str) -> dict[int, float]:
+def _values(trial: TrialSummary, key: str) -> dict[int, float]:
     """Seed -> value of the finished replicates."""
-    replicates = trial.get("replicates") or ()
-    return {r["seed"]: value for r in replicates if (value := number(r["values"].get(key))) is not None}
+    return {r.seed: value for r in trial.replicates if (value := r.values.get(key)) is not None}
 
 
-def _items(findings: Findings, trial: Trial, seed: int, key: str) -> dict[str, Any]:
+def _items(findings: Findings, trial: TrialSummary, seed: int, key: str) -> dict[str, Any]:
     """Metric -> item -> value of one replicate on the split that `key` is of."""
-    replicate = next(i for i, r in enumerate(trial["replicates"]) if r["seed"] == seed)
+    replicate = next(i for i, r in enumerate(trial.replicates) if r.seed == seed)
     split = "test" if key.startswith("test.") else "validation"
-    return findings.replicate_items(trial["number"], replicate).get(split, {})
+    return findings.replicate_items(trial.number, replicate).get(split, {})
 
 
 def sentence(contrast: Contrast) -> str:
     """What the comparison shows, in words; a difference that no test calls real is called not shown."""
-    name = label(contrast.metric)
+    name = contrast.name
     whole = contrast.whole
     where = f" on average over {len(contrast.sizes)} sizes" if contrast.sizes else ""
     told = (

@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 
 from study.paired import Contrast, Effect
 from study.plot_style import CATEGORIES, GREY, INK, drawing, png
-from study.words import label
 
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 ASIDE = 0.12
@@ -29,7 +28,7 @@ def means(contrasts: Sequence[Contrast]) -> bytes | None:
             for index, (name, values) in enumerate(arms):
                 _arm(axes, index, len(arms), name, values)
             _dress(axes, own[0].effects)
-            axes.set_ylabel(label(metric))
+            axes.set_ylabel(own[0].name)
         panels[0].legend(loc="lower left", bbox_to_anchor=(0, 1.01), ncols=4, borderaxespad=0)
         return png(figure)
 
@@ -68,7 +67,7 @@ def differences(contrasts: Sequence[Contrast]) -> bytes | None:
                               color=colour, marker="o" if effect.distinct else "s", capsize=4)  # fmt: skip
             _dress(axes, contrast.effects)
             axes.set_title(f"{contrast.other} − {contrast.reference}", loc="left")
-            axes.set_ylabel(f"{label(contrast.metric)}, difference")
+            axes.set_ylabel(f"{contrast.name}, difference")
         return png(figure)
 
 

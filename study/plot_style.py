@@ -18,16 +18,18 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from study.findings import Findings
-from study.words import Trial, number, setting
+from study.protocol.states import TrialState
+from study.protocol.summary import TrialSummary
+from study.words import number, setting
 
 BLUE, VERMILION, GREEN, ORANGE, GREY, INK = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#8a8f98", "#1d2129"
 HIGHLIGHT = "#fbeec6"
 CATEGORIES = (BLUE, ORANGE, GREEN, "#CC79A7", "#56B4E9", VERMILION, "#000000")
-STOPPED = {
-    "pruned": (ORANGE, "v"),
-    "collapsed": (VERMILION, "X"),
-    "failed": (INK, "x"),
-    "interrupted": (GREY, "s"),
+STOPPED: dict[TrialState, tuple[str, str]] = {
+    TrialState.PRUNED: (ORANGE, "v"),
+    TrialState.COLLAPSED: (VERMILION, "X"),
+    TrialState.FAILED: (INK, "x"),
+    TrialState.INTERRUPTED: (GREY, "s"),
 }
 PALE = 0.87
 """Share of the colour map that is dark enough on white."""
@@ -72,22 +74,22 @@ class Scale:
 
     @classmethod
     def of(cls, findings: Findings) -> Scale:
-        params = [trial.get("params") or {} for trial in findings.trials]
-        found = [own[findings.parameter] for own in params if findings.parameter in own]
+        found = [t.params[findings.parameter] for t in findings.trials if findings.parameter in t.params]
         numeric = bool(found) and all(number(value) is not None for value in found)
         distinct: list[Any] = sorted(set(found)) if numeric else sorted({str(value) for value in found})
         wide = numeric and distinct[0] > 0 and distinct[-1] > 8 * distinct[0]
-        log = numeric and distinct[0] > 0 and bool(findings.summary.get("parameter_log", wide))
+        asked = findings.summary.parameter_log
+        log = numeric and distinct[0] > 0 and (wide if asked is None else asked)
         return cls(findings.parameter, tuple(distinct), numeric, log)
 
-    def position(self, trial: Trial) -> float | None:
+    def position(self, trial: TrialSummary) -> float | None:
         """The trial's place on the x axis; None for a trial without the parameter."""
-        value = (trial.get("params") or {}).get(self.name)
+        value = trial.params.get(self.name)
         if value is None or not self.values:
             return None
         return float(value) if self.numeric else float(self.values.index(str(value)))
 
-    def colour(self, trial: Trial) -> Any:
+    def colour(self, trial: TrialSummary) -> Any:
         x = self.position(trial)
         if x is None:
             return GREY
@@ -95,9 +97,9 @@ class Scale:
             return CATEGORIES[int(x) % len(CATEGORIES)]
         return matplotlib.colormaps["plasma"](PALE * self._norm()(x))
 
-    def dash(self, trial: Trial) -> Any:
+    def dash(self, trial: TrialSummary) -> Any:
         """Neighbouring values of a short list alternate between solid and dashed."""
-        value = (trial.get("params") or {}).get(self.name)
+        value = trial.params.get(self.name)
         odd = value in self.values and len(self.values) <= MANY and self.values.index(value) % 2
         return (0, (4, 1.2)) if odd else "-"
 
@@ -123,7 +125,7 @@ class Scale:
             axes.set_xticks(self.values, [setting(value) for value in self.values])
             axes.xaxis.set_minor_locator(NullLocator())
 
-    def key(self, figure: Figure, axes: Axes, trials: Sequence[Trial]) -> None:
+    def key(self, figure: Figure, axes: Axes, trials: Sequence[TrialSummary]) -> None:
         """Say which colour is which value: a legend for a few, a colour bar for many."""
         shown = {x: trial for trial in trials if (x := self.position(trial)) is not None}
         if self.numeric and len(shown) > MANY:
@@ -134,7 +136,7 @@ class Scale:
             figure.colorbar(ScalarMappable(self._norm(), colours), ax=axes, label=self.name, pad=0.02, format=plain)
             return
         for _, trial in sorted(shown.items()):
-            name = setting(trial["params"][self.name])
+            name = setting(trial.params[self.name])
             axes.plot([], [], color=self.colour(trial), linestyle=self.dash(trial), linewidth=2.4, label=name)
         axes.legend(title=self.name, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0)
 

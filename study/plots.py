@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from study.findings import COST, Findings
+from study.findings import Findings
 from study.plot_style import (
     BLUE,
     GREEN,
@@ -24,7 +24,9 @@ from study.plot_style import (
     plain,
     png,
 )
-from study.words import Trial, baselines, label, number, reported, setting, value_of
+from study.protocol.states import TrialState
+from study.protocol.summary import TrialSummary
+from study.words import baselines, named, number, reported, setting
 
 
 def parameter_curve(findings: Findings) -> bytes | None:
@@ -48,12 +50,12 @@ def parameter_curve(findings: Findings) -> bytes | None:
             axes.plot([], [], color=HIGHLIGHT, linewidth=7, label="best on validation")
         _stopped(axes, findings, placed)
         scale.dress(axes)
-        axes.set_ylabel(label(findings.metric))
+        axes.set_ylabel(findings.metrics.label(findings.metric))
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1.01), ncols=4, columnspacing=1.6, borderaxespad=0)
         return png(figure)
 
 
-Placed = Sequence[tuple[float, Trial]]
+Placed = Sequence[tuple[float, TrialSummary]]
 """Trials with their places on the x axis."""
 
 
@@ -61,11 +63,11 @@ def _series(
     axes: Axes, findings: Findings, placed: Placed, key: str, name: str, colour: str, marker: str, dash: str
 ) -> None:
     """Means over replicates, their range, and a line through the best of each place if that is a curve."""
-    points = [(x, value, trial) for x, trial in placed if (value := value_of(trial, key)) is not None]
+    points = [(x, value, trial) for x, trial in placed if (value := trial.values.get(key)) is not None]
     if not points:
         return
     for x, _, trial in points:
-        seeds = [v for r in trial.get("replicates") or () if (v := value_of(r, key)) is not None]
+        seeds = [v for r in trial.replicates if (v := r.values.get(key)) is not None]
         if len(seeds) > 1:
             axes.plot([x, x], [min(seeds), max(seeds)], color=colour, linewidth=5, alpha=0.25)
             axes.plot([x] * len(seeds), seeds, linestyle="", marker="_", color=colour, markersize=6)
@@ -73,7 +75,7 @@ def _series(
     size = 5 if dash == "--" else 7
     places = sorted({x for x, *_ in points})
     ordered = Scale.of(findings).numeric and len(places) > 1
-    alone = len(findings.trials[0]["params"]) == 1 or len(places) <= len(points) / 2
+    alone = len(findings.trials[0].params) == 1 or len(places) <= len(points) / 2
     pick = max if findings.more else min
     if ordered and alone:
         tops = [pick(value for place, value, _ in points if place == x) for x in places]
@@ -87,7 +89,7 @@ def _series(
 def _stopped(axes: Axes, findings: Findings, placed: Placed) -> None:
     """Trials that did not finish, at their last validation value, or on the axis where they have none."""
     for state, (colour, marker) in STOPPED.items():
-        found = [(x, findings.last_value(trial)) for x, trial in placed if trial["state"] == state]
+        found = [(x, findings.last_value(trial)) for x, trial in placed if trial.state == state]
         measured = [(x, value) for x, value in found if value is not None]
         bare = [(x, 0.0) for x, value in found if value is None]
         look: dict[str, Any] = {
@@ -110,8 +112,9 @@ def _edge(marker: str) -> dict[str, Any]:
 
 def matched_cost(findings: Findings) -> bytes | None:
     """The best effectiveness each trial offers within a cost, over all its evaluations."""
+    cost = findings.metrics.cost
     offers = [(trial, points) for trial in findings.trials if (points := findings.paid(trial))]
-    if not offers:
+    if not offers or cost is None:
         return None
     scale = Scale.of(findings)
     with drawing(height=4.2) as (figure, (axes,)):
@@ -125,23 +128,23 @@ def matched_cost(findings: Findings) -> bytes | None:
                       linewidth=width, zorder=2 + own)  # fmt: skip
             axes.scatter([p[0] for p in points], [p[1] for p in points], s=16, color=colour, alpha=0.55, zorder=2)
         log_if_wide(axes, [spent for _, points in offers for spent, *_ in points])
-        axes.set_xlabel(f"{label(COST)} allowed")
-        axes.set_ylabel(f"best validation {label(findings.metric)}")
+        axes.set_xlabel(f"{findings.metrics.label(cost)} allowed")
+        axes.set_ylabel(f"best validation {findings.metrics.label(findings.metric)}")
         scale.key(figure, axes, [trial for trial, _ in offers])
         return png(figure)
 
 
 def pareto(findings: Findings) -> bytes | None:
     """Effectiveness against cost of finished trials, the front, and the untrained models."""
-    best = findings.best
-    if best is None:
+    best, cost = findings.best, findings.metrics.cost
+    if best is None or cost is None:
         return None
     key = findings.key
-    spent_key = reported(best, COST) if key.startswith("test.") else COST
+    spent_key = reported(best, cost) if key.startswith("test.") else cost
     points = [
         (spent, value, trial)
         for trial in findings.complete
-        if (spent := value_of(trial, spent_key)) is not None and (value := value_of(trial, key)) is not None
+        if (spent := trial.values.get(spent_key)) is not None and (value := trial.values.get(key)) is not None
     ]
     if not points:
         return None
@@ -150,8 +153,8 @@ def pareto(findings: Findings) -> bytes | None:
         start = [
             (spent, value)
             for trial in findings.trials
-            if (spent := value_of(trial, f"untrained.{spent_key}")) is not None
-            and (value := value_of(trial, f"untrained.{key}")) is not None
+            if (spent := trial.values.get(f"untrained.{spent_key}")) is not None
+            and (value := trial.values.get(f"untrained.{key}")) is not None
         ]
         if start:
             xs, ys = zip(*start, strict=True)
@@ -164,13 +167,13 @@ def pareto(findings: Findings) -> bytes | None:
             axes.scatter([spent], [value], s=size, color=scale.colour(trial), edgecolors=edge, zorder=3)
             if len(points) > MANY and not on and trial is not best:
                 continue
-            text = setting((trial.get("params") or {}).get(findings.parameter, trial["number"]))
+            text = setting(trial.params.get(findings.parameter, trial.number))
             weight = "bold" if trial is best else "normal"
             axes.annotate(text, (spent, value), (0, 8), textcoords="offset points", ha="center", weight=weight)
         log_if_wide(axes, [spent for spent, *_ in points] + [spent for spent, _ in start])
         axes.margins(y=0.1)
-        axes.set_xlabel(f"{label(spent_key)} (numbers at the points: {findings.parameter})")
-        axes.set_ylabel(label(key))
+        axes.set_xlabel(f"{findings.metrics.label(spent_key)} (numbers at the points: {findings.parameter})")
+        axes.set_ylabel(findings.metrics.label(key))
         axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0)
         return png(figure)
 
@@ -197,13 +200,13 @@ def loss_curves(findings: Findings) -> bytes | None:
                                 marker="o", markersize=3.5)  # fmt: skip
         panels[-1].set_xlabel("step")
         if evaluated:
-            panels[-1].set_ylabel(f"validation {label(findings.metric)}")
+            panels[-1].set_ylabel(f"validation {findings.metrics.label(findings.metric)}")
         scale.key(figure, panels[0], drawn)
-        _stop_key(panels[-1] if evaluated else panels[0], {trial["state"] for trial in drawn}, evaluated)
+        _stop_key(panels[-1] if evaluated else panels[0], {trial.state for trial in drawn}, evaluated)
         return png(figure)
 
 
-def _signal(axes: Axes, findings: Findings, scale: Scale, drawn: Sequence[Trial], name: str) -> None:
+def _signal(axes: Axes, findings: Findings, scale: Scale, drawn: Sequence[TrialSummary], name: str) -> None:
     """One signal of every trial: single steps thin, running means thick, the ends of stopped trials marked."""
     positive = True
     for trial in drawn:
@@ -216,17 +219,17 @@ def _signal(axes: Axes, findings: Findings, scale: Scale, drawn: Sequence[Trial]
         colour, width = scale.colour(trial), 2.6 if trial is findings.best else 1.6
         axes.plot(steps, values, color=colour, linewidth=0.7, alpha=0.3)
         axes.plot(steps, _smooth(values), color=colour, linewidth=width, linestyle=scale.dash(trial))
-        if trial["state"] in STOPPED:
-            mark, marker = STOPPED[trial["state"]]
+        if trial.state in STOPPED:
+            mark, marker = STOPPED[trial.state]
             axes.scatter(steps[-1:], _smooth(values)[-1:], s=75, color=mark, marker=marker, zorder=5, **_edge(marker))
     if positive:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(plain)
         axes.yaxis.set_minor_formatter(plain)
-    axes.set_ylabel(f"training {label(name)}" + (" (log)" if positive else ""))
+    axes.set_ylabel(f"training {named(name)}" + (" (log)" if positive else ""))
 
 
-def _stop_key(axes: Axes, states: set[str], beside: bool) -> None:
+def _stop_key(axes: Axes, states: set[TrialState], beside: bool) -> None:
     """A second legend for the stop marks, under the first."""
     marks = [(state, *STOPPED[state]) for state in STOPPED if state in states]
     if not marks:

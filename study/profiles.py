@@ -8,13 +8,13 @@ profile that was begun in `studies/NAME`, as all of them once were, is carried o
 from __future__ import annotations
 
 import glob
-import json
 import re
 from contextlib import suppress
 from pathlib import Path
 
-from study.journal import Damaged
 from study.protocol.folder import StudyFolder
+from study.protocol.journal import Unreadable
+from study.protocol.summary import read
 
 STUDIES = Path("studies")
 PROFILE = re.compile(r"[A-Za-z][\w-]*")
@@ -32,15 +32,16 @@ def title(study: str, profile: str, default: str) -> str:
 def begun(folder: Path) -> tuple[str, str] | None:
     """(name, profile) of the study that was begun in the folder; None where none is on record there.
 
-    The summary is a view, which may be lost or damaged; the journal is not. Raises `study.journal.Damaged` where
+    The summary is a view, which may be lost or damaged; the journal is not. Raises `Unreadable` where
     neither can be read.
     """
     try:
-        summary = json.loads(StudyFolder(folder).summary.read_text())
-        return summary["study"], summary["profile"]
-    except (OSError, ValueError, KeyError, TypeError):
+        summary = read(StudyFolder(folder).summary)
+        return summary.study, summary.profile
+    except ValueError:
         storage = StudyFolder(folder.absolute())
-        tags = storage.first_entry().get("tags", {}) if storage.journal.is_file() else {}
+        opening = storage.first_entry() if storage.journal.is_file() else None
+        tags = opening.tags if opening else {}
         return (tags["study.name"], tags["study.profile"]) if {"study.name", "study.profile"} <= tags.keys() else None
 
 
@@ -98,7 +99,7 @@ def _profiles(study: str) -> set[str]:
     there = set()
     for folder in named:
         # What is damaged is told to who asks for it.
-        with suppress(Damaged):
+        with suppress(Unreadable):
             if found := _profile(folder):
                 there.add(found)
     return there

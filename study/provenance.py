@@ -29,7 +29,7 @@ def tags() -> dict[str, str]:
             continue
     checkout = git_state()
     if checkout:
-        found["mlflow.source.git.commit"] = checkout[COMMIT]
+        found["git.commit"] = checkout[COMMIT]
         found["git.dirty"] = checkout[DIRTY]
     return found
 

@@ -10,40 +10,39 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from trainables.report import Correlation
+
 Items = Mapping[str, Mapping[str, float]]
-"""Metric -> item -> value, or `label` and `cosine_32` of graded pairs."""
+"""Metric, or what a correlation is of -> item -> value."""
 
 
-def contributions(items: Items, metric: str, sizes: Sequence[int], ids: Sequence[str]) -> np.ndarray | None:
-    """(ids, sizes or 1), whose mean over the ids is the metric at each size, but for the jackknife's small bias.
+def contributions(items: Items, parts: Mapping[str, Correlation | None], ids: Sequence[str]) -> np.ndarray | None:
+    """(ids, parts), whose mean over the ids is each metric of `parts`, but for the jackknife's small bias.
 
-    None where `items` lack what the metric is computed from.
+    None where `items` lack what one of them is computed from.
     """
-    names = [f"{metric}_{size}" for size in sizes] or [metric]
-    if metric not in ("spearman", "pearson") or "label" not in items:
-        if any(name not in items for name in names):
-            return None
-        return np.stack([_column(items[name], ids) for name in names], 1)
-    labels = _column(items["label"], ids)
-    left_out = spearman_without if metric == "spearman" else pearson_without
-    columns = []
-    for name in names:
-        cosines = items.get(name.replace(metric, "cosine"))
-        if cosines is None:
-            return None
-        whole, others = left_out(_column(cosines, ids), labels)
-        columns.append(len(ids) * whole - (len(ids) - 1) * others)
-    return np.stack(columns, 1)
+    columns = [_contributions(items, metric, correlation, ids) for metric, correlation in parts.items()]
+    return None if any(column is None for column in columns) else np.stack(columns, 1)  # type: ignore[arg-type]
+
+
+def _contributions(items: Items, metric: str, correlation: Correlation | None, ids: Sequence[str]) -> np.ndarray | None:
+    if correlation is None:
+        return _column(items[metric], ids) if metric in items else None
+    if correlation.one not in items or correlation.other not in items:
+        return None
+    left_out = ranked_without if correlation.kind == "rank" else linear_without
+    whole, others = left_out(_column(items[correlation.one], ids), _column(items[correlation.other], ids))
+    return len(ids) * whole - (len(ids) - 1) * others
 
 
 def _column(values: Mapping[str, float], ids: Sequence[str]) -> np.ndarray:
     return np.array([values[id] for id in ids])
 
 
-def pearson_without(x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+def linear_without(x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
     """Pearson's correlation of x and y (items,), and (items,) that of all but each item; 0 where a side is constant.
 
-    >>> whole, others = pearson_without(np.array([1.0, 2.0, 3.0, 9.0]), np.array([1.0, 2.0, 3.0, 0.0]))
+    >>> whole, others = linear_without(np.array([1.0, 2.0, 3.0, 9.0]), np.array([1.0, 2.0, 3.0, 0.0]))
     >>> round(whole, 4), others.round(4).tolist()
     (-0.6107, [-0.8934, -0.5766, -0.803, 1.0])
     """
@@ -55,14 +54,14 @@ def pearson_without(x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
     return float(_ratio(xy, xx, yy)), _ratio(xy - share * x * y, xx - share * x * x, yy - share * y * y)
 
 
-def spearman_without(x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+def ranked_without(x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
     """Spearman's correlation of x and y (items,), and (items,) that of all but each item, ranked anew.
 
     Without item i the rank of item j is lower by u_ij: 1 if j lies above i, 1/2 if level with it. So the sum of
     products of the new ranks is a sum of four, each of which is a running sum over the order. Takes
     O(items x different y).
 
-    >>> whole, others = spearman_without(np.array([1.0, 2.0, 3.0, 9.0]), np.array([1.0, 2.0, 3.0, 0.0]))
+    >>> whole, others = ranked_without(np.array([1.0, 2.0, 3.0, 9.0]), np.array([1.0, 2.0, 3.0, 0.0]))
     >>> round(whole, 4), others.round(4).tolist()
     (-0.2, [-0.5, -0.5, -0.5, 1.0])
     """

@@ -1,4 +1,4 @@
-"""What the ledger puts in the journal, in the words that `study.tracking` replays into MLflow."""
+"""What the ledger puts in the journal."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ from typing import Any
 
 from study.identity import Launch
 from study.journal import Journal
+from study.protocol.journal import (
+    Artifact,
+    Ended,
+    Ending,
+    Entry,
+    InputsRead,
+    ReplicateBegun,
+    StudyBegun,
+    TrialBegun,
+    Values,
+)
+from study.protocol.messages import Outcome
+from study.protocol.states import StudyStatus
 from study.row import Row
 from study.spec import Study
 from trainables.config import TrainerConfig
 from trainables.overrides import flat
-
-STATUS = {"complete": "FINISHED", "pruned": "KILLED", "collapsed": "KILLED", "failed": "FAILED"}
-"""How a trial ended -> status of its MLflow run."""
 
 
 class Records:
@@ -30,92 +40,92 @@ class Records:
         """A launch begins; it may be a later one of the same study."""
         config = flat(self.spec.config.model_dump(exclude={"cache"}))
         params = config | {"sampler": self.spec.sampler, "replicates": self.spec.replicates, "seed": self.spec.seed}
-        tags = self._run_tags() | {"mlflow.runName": f"{self.name} ({self.profile})"} | launch.tags
         self.journal.append(
-            {"op": "study", "id": study_id, "launch": launch.token, "params": params, "tags": tags, "time": now()}
-        )
+            StudyBegun(
+                id=study_id, launch=launch.token, name=f"{self.name} ({self.profile})", params=params,
+                tags=self._run_tags() | launch.tags, time=now(),
+            )
+        )  # fmt: skip
 
     def inputs(self, facts: Mapping[str, str], baselines: Mapping[str, Mapping[str, float]]) -> None:
         """What reading the inputs brought."""
         self.facts = dict(facts)
-        self.journal.append({"op": "study", "params": {}, "tags": self.facts, "time": now()})
+        self.journal.append(InputsRead(tags=self.facts, time=now()))
         values = {f"{name}.{metric}": value for name, found in baselines.items() for metric, value in found.items()}
         if values:
-            # The same time at every launch: MLflow keeps one point of what is equal in name, step, time and value.
-            began = next(self.journal.read())[1]["time"]
-            self.values(values, 0, began)
+            # The same time at every launch: a tracker keeps one point of what is equal in name, step, time and value.
+            self.values(values, 0, self.journal.began)
 
     def values(self, values: Mapping[str, float], step: int, when_ms: int) -> None:
         """Metrics of the study as a whole."""
-        self.journal.append(
-            {"op": "values", "trial": None, "replicate": None, "values": dict(values), "step": step, "time": when_ms}
-        )
+        self.journal.append(Values(values=dict(values), step=step, time=when_ms))
 
     def trial(self, row: Row, config: TrainerConfig | None) -> None:
         """A trial is handed out, perhaps not for the first time; without a config where its parameters make none."""
         params = flat((config or self.spec.config).model_dump(exclude={"cache"})) | {"seed": self.spec.seed}
         if config is None:
             params |= row.params
-        tags = self._run_tags() | {"mlflow.runName": self._run_name(row), "control": str(row.control).lower()}
         self.journal.append(
-            {"op": "trial", "trial": row.number, "replicates": self.spec.replicates, "params": params, "tags": tags,
-             "time": now()}
+            TrialBegun(
+                trial=row.number, name=self._run_name(row), replicates=self.spec.replicates, params=params,
+                tags=self._run_tags() | {"control": str(row.control).lower()}, time=now(),
+            )
         )  # fmt: skip
 
     def replicate(self, trial: int, replicate: int, facts: Mapping[str, Any]) -> None:
         """A replicate begins, or is carried on."""
         tags = self.tags | {key: str(value) for key, value in facts.items()}
         self.journal.append(
-            {"op": "replicate", "trial": trial, "replicate": replicate, "seed": self.spec.seed + replicate,
-             "tags": tags, "time": now()}
+            ReplicateBegun(
+                trial=trial, replicate=replicate, name=f"trial {trial} · replicate {replicate}",
+                seed=self.spec.seed + replicate, tags=tags, time=now(),
+            )
         )  # fmt: skip
 
-    def replicate_ended(self, row: Row, replicate: int, outcome: Mapping[str, Any]) -> None:
+    def replicate_ended(self, row: Row, replicate: int, outcome: Outcome) -> None:
         """A replicate among several; where there is one alone, it ends with its trial."""
         if self.spec.replicates > 1:
-            self._end(row.number, replicate, outcome["state"], outcome["reason"], outcome["values"], outcome["step"])
+            self._end(row.number, replicate, outcome.state, outcome.reason, outcome.values, outcome.step)
 
     def trial_ended(self, row: Row) -> None:
         values = row.values | {
             "worker_seconds.used": row.used, "worker_seconds.saved": row.saved, "steps": row.steps
         }  # fmt: skip
-        self._end(row.number, None, row.state, row.reason, values, row.steps, attempts=str(row.attempts))
+        self._end(row.number, None, row.state, row.reason, values, row.steps, row.attempts)
 
-    def study_ended(self, state: str, reason: str | None) -> None:
-        self._end(None, None, state, reason, {}, 0)
+    def study_ended(self, status: StudyStatus, reason: str | None) -> None:
+        self._end(None, None, status, reason, {}, 0)
 
     def artifact(self, path: str, place: str) -> None:
         """A file or folder for the study's run."""
-        self.journal.append({"op": "artifact", "path": path, "artifact_path": place, "time": now()})
+        self.journal.append(Artifact(path=path, place=place, time=now()))
 
     def _end(
         self,
         trial: int | None,
         replicate: int | None,
-        state: str,
+        state: Ending,
         reason: str | None,
         values: Mapping[str, float],
         step: int,
-        **tags: str,
+        attempts: int | None = None,
     ) -> None:
         """Nothing happens where that end is there already."""
         if self.journal.ended(trial, replicate):
             return
-        tags |= {"state": state}
-        if reason:
-            tags["stop.reason"] = reason
-        entries: list[dict[str, Any]] = []
+        entries: list[Entry] = []
         if values:
-            # The last record has most of them already; with its time they are the same points to MLflow.
+            # The last record has most of them already; with its time they are the same points to a tracker.
             last = self.journal.last_time(trial) if trial is not None else None
-            entries.append({"op": "values", "trial": trial, "replicate": replicate, "values": dict(values),
-                            "step": step, "time": last or now()})  # fmt: skip
-        entries.append({"op": "end", "trial": trial, "replicate": replicate, "status": STATUS.get(state, "KILLED"),
-                        "tags": tags, "time": now()})  # fmt: skip
+            when = last or now()
+            entries.append(Values(trial=trial, replicate=replicate, values=dict(values), step=step, time=when))
+        entries.append(
+            Ended(trial=trial, replicate=replicate, state=state, reason=reason, attempts=attempts, time=now())
+        )
         self.journal.append(*entries)
 
     def _run_tags(self) -> dict[str, str]:
-        return self.tags | self.facts | {"study.name": self.name, "study.profile": self.profile, "state": "running"}
+        return self.tags | self.facts | {"study.name": self.name, "study.profile": self.profile}
 
     def _run_name(self, row: Row) -> str:
         if row.control:

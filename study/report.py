@@ -9,39 +9,32 @@ from __future__ import annotations
 import argparse
 import base64
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from study.answer import accounts, answer, caveats, notes, over
-from study.findings import COST, Findings
+from study.findings import Findings
 from study.paired import sentence, signed, spread
 from study.profiles import existing
 from study.protocol.folder import StudyFolder
+from study.protocol.states import TrialState
+from study.protocol.summary import StudySummary, TrialSummary
 from study.screen import View
+from study.uris import viewer
 from study.words import (
-    STATES,
-    Trial,
     at,
     difference,
-    label,
-    meanings,
-    mlflow_hint,
-    number,
     p_value,
     parameters,
-    reason_of,
     seconds,
     setting,
     show,
-    value_of,
 )
 from trainables.arguments import parsed
 from trainables.errors import FINISHED, WRONG, told
 from trainables.files import write_whole
-from trainables.overrides import flat
 from trainables.places import typed
 
 FIGURES = ("parameter_curve", "matched_cost", "pareto", "loss_curves")
@@ -90,18 +83,16 @@ def write(storage: StudyFolder) -> Path:
         s=findings.summary,
         figures=_figures(findings),
         columns=_columns(findings),
-        legend=meanings(name for trial in findings.trials for name in trial.get("values") or {}),
-        rows=[_row(findings, trial) for trial in findings.trials],
+        legend=findings.metrics.meanings(name for trial in findings.trials for name in trial.values),
         matched=findings.matched(),
-        stopped=[trial for trial in findings.trials if trial["state"] not in ("complete", "running")],
+        stopped=[t for t in findings.trials if t.state not in (TrialState.COMPLETE, TrialState.RUNNING)],
         costs=_costs(findings.summary),
         notes=notes(findings),
-        dataset=_facts(findings.summary.get("dataset") or {}),
-        shares=", ".join(f"{k} {v:.2f}" for k, v in (findings.summary.get("importances") or {}).items()),
-        hint=mlflow_hint(findings.summary),
-        updated=_moment(findings.summary.get("updated")),
-        at=at, difference=difference, label=label, p_value=p_value, reason_of=reason_of, show=show,
-        value_of=value_of, sentence=sentence, over=over, signed=signed, spread=spread, COST=COST,
+        shares=", ".join(f"{k} {v:.2f}" for k, v in findings.summary.importances.items()),
+        hint=viewer(uri) if (uri := findings.summary.tracking.uri) else None,
+        updated=f"{findings.summary.updated:%Y-%m-%d %H:%M}",
+        at=at, difference=difference, p_value=p_value, show=show, sentence=sentence, over=over,
+        signed=signed, spread=spread,
     )  # fmt: skip
     write_whole(storage.report, page)
     return storage.report
@@ -136,68 +127,40 @@ def _figures(findings: Findings) -> dict[str, str]:
 @dataclass(frozen=True)
 class Column:
     title: str
-    cell: Callable[[Trial], str]
+    cell: Callable[[TrialSummary], str]
     text: bool = False
 
 
 def _columns(findings: Findings) -> list[Column]:
     """The table of trials: what was measured decides which columns there are."""
-    metrics = [findings.metric, f"test.{findings.metric}", f"untrained.{findings.key}", COST]
-    recorded = {name for trial in findings.trials for name in (trial.get("values") or {})}
-    metrics += sorted(name for name in recorded if name.startswith("active_"))
+    metrics = [findings.metric, f"test.{findings.metric}", f"untrained.{findings.key}"]
+    metrics += [*filter(None, [findings.metrics.cost]), *findings.metrics.columns]
 
     def parameter(name: str) -> Column:
-        return Column(name, lambda t: setting((t.get("params") or {}).get(name, "–")), text=True)
+        return Column(name, lambda t: setting(t.params.get(name, "–")), text=True)
 
     def measured(name: str) -> Column:
-        title = label(name) if "." in name or name != findings.metric else f"validation {label(name)}"
-        return Column(title, lambda t: show(value_of(t, name)))
+        title = ("" if name != findings.metric else "validation ") + findings.metrics.label(name)
+        return Column(title, lambda t: findings.metrics.show(name, t.values.get(name)))
 
     return [
         *(parameter(name) for name in parameters(findings.trials, findings.parameter)),
-        Column("steps", lambda t: f"{t.get('steps') or 0}/{t.get('planned_steps') or '–'}"),
+        Column("steps", lambda t: f"{t.steps}/{t.planned_steps or '–'}"),
         *(measured(name) for name in dict.fromkeys(metrics) if findings.has(name)),
-        Column("worker-seconds", lambda t: f"{number(t.get('worker_seconds')) or 0:,.0f}"),
-        Column("attempts", lambda t: str(t.get("attempts", 1))),
+        Column("worker-seconds", lambda t: f"{t.worker_seconds:,.0f}"),
+        Column("attempts", lambda t: str(t.attempts)),
     ]
 
 
-def _row(findings: Findings, trial: Trial) -> dict[str, Any]:
-    return {
-        "trial": trial,
-        "best": trial is findings.best,
-        "state": trial["state"] if trial["state"] in STATES else "other",
-    }
-
-
-def _costs(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    spent = summary["worker_seconds"]
+def _costs(summary: StudySummary) -> list[tuple[str, str, str]]:
+    spent, wall = summary.worker_seconds, summary.wall_seconds
     rows = [
-        ("used", spent.get("used"), "held by the workers of all trials, over all attempts"),
-        ("saved", spent.get("saved"), "steps not run because a trial was stopped early, at its own pace"),
-        (
-            "overhead",
-            spent.get("overhead"),
-            "of what was used, outside the training loop: start-up, waiting, shutting down",
-        ),
+        ("used", spent.used, "held by the workers of all trials, over all attempts"),
+        ("saved", spent.saved, "steps not run because a trial was stopped early, at its own pace"),
+        ("overhead", spent.overhead, "of what was used, outside the training loop: start-up, waiting, shutting down"),
     ]
-    shown = [
-        (name, f"{value:,.0f} worker-seconds", text) for name, raw, text in rows if (value := number(raw)) is not None
-    ]
-    wall = number(summary.get("wall_seconds"))
+    shown = [(name, f"{value:,.0f} worker-seconds", text) for name, value, text in rows]
     return shown + ([("wall clock", seconds(wall), "all launches together")] if wall else [])
-
-
-def _facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What is recorded of the data, as (dotted name, text) pairs."""
-    return [(key, ", ".join(map(str, v)) if isinstance(v, list) else str(v)) for key, v in flat(found).items()]
-
-
-def _moment(text: Any) -> str:
-    try:
-        return f"{datetime.fromisoformat(str(text)):%Y-%m-%d %H:%M}"
-    except ValueError:
-        return ""
 
 
 if __name__ == "__main__":

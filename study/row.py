@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import ge
 from typing import Any
 
+from study.protocol.messages import Outcome
+from study.protocol.states import ReplicateState, TrialState
+from study.protocol.summary import ReplicateSummary, TrialSummary
 from study.spec import Objective
-from study.stored import FINAL
+
+
+@dataclass(frozen=True, slots=True)
+class Replicate:
+    """A replicate that has ended."""
+
+    seed: int
+    values: dict[str, float]
+    steps: int
+    state: ReplicateState
+    reason: str | None
+    pace: float
+    """Seconds per step."""
+
+    @classmethod
+    def of(cls, outcome: Outcome, seed: int) -> Replicate:
+        return cls(
+            seed, outcome.values, outcome.step, outcome.state, outcome.reason, outcome.seconds_per_step
+        )  # fmt: skip
 
 
 @dataclass
@@ -18,13 +40,13 @@ class Row:
     number: int
     planned_steps: int
     params: dict[str, Any] = field(default_factory=dict)
-    state: str = "running"
+    state: TrialState = TrialState.RUNNING
     reason: str | None = None
     stop: str | None = None
     """Why the running trial was told to stop for good; a resumed one is told again."""
     values: dict[str, float] = field(default_factory=dict)
-    replicates: list[dict[str, Any]] = field(default_factory=list)
-    """Finished replicates: seed, values, steps, state."""
+    replicates: list[Replicate] = field(default_factory=list)
+    """Those that have ended, in order."""
     step: int = 0
     """Newest step of the replicate in progress."""
     attempts: int = 0
@@ -47,31 +69,46 @@ class Row:
     """Replicate -> digests of its initialisation and data order."""
     latest: dict[str, float] = field(default_factory=dict)
 
+    @classmethod
+    def restored(cls, stored: Mapping[str, Any]) -> Row:
+        """The row that was stored; raises KeyError, TypeError or ValueError where it is one of another version."""
+        replicates = [
+            Replicate(**told | {"state": ReplicateState(told["state"]), "values": _numbers(told["values"])})
+            for told in stored["replicates"]
+        ]
+        plain = {"state": TrialState(stored["state"]), "values": _numbers(stored["values"]), "replicates": replicates}
+        return cls(**{**stored, **plain})
+
     @property
     def steps(self) -> int:
-        return sum(r["steps"] for r in self.replicates) + self.step
+        return sum(told.steps for told in self.replicates) + self.step
 
-    def shown(self, *, live: bool, used: float, gpu_hours: float, run_id: str | None) -> dict[str, Any]:
+    def shown(self, *, live: bool, used: float, gpu_hours: float, run_id: str | None) -> TrialSummary:
         """The trial's entry in `summary.json`; `used` are worker-seconds up to now."""
-        return {
-            "number": self.number,
-            "state": self.state if self.state in FINAL or live else "interrupted",
-            "reason": self.reason,
-            "params": self.params,
-            "values": self.values,
-            "replicates": [{"seed": r["seed"], "values": r["values"]} for r in self.replicates],
-            "steps": self.steps,
-            "planned_steps": self.planned_steps,
-            "worker_seconds": round(used, 3),
-            "saved_worker_seconds": round(self.saved, 3),
-            "gpu_hours": round(gpu_hours, 4),
-            "attempts": self.attempts,
-            "mlflow_run_id": run_id,
-            "checkpoint": self.checkpoint,
-            "retry_of": self.retry_of,
-            "control": self.control,
-            "latest": self.latest,
-        }
+        return TrialSummary(
+            number=self.number,
+            state=self.state if self.state.ended or live else TrialState.INTERRUPTED,
+            reason=self.reason,
+            params=self.params,
+            values=self.values,
+            replicates=tuple(ReplicateSummary(seed=told.seed, values=told.values) for told in self.replicates),
+            steps=self.steps,
+            planned_steps=self.planned_steps,
+            worker_seconds=round(used, 3),
+            saved_worker_seconds=round(self.saved, 3),
+            gpu_hours=round(gpu_hours, 4),
+            attempts=self.attempts,
+            run_id=run_id,
+            checkpoint=self.checkpoint,
+            retry_of=self.retry_of,
+            control=self.control,
+            latest=self.latest,
+        )
+
+
+def _numbers(values: Mapping[str, float | None]) -> dict[str, float]:
+    """Stored values; null is a number that is not finite."""
+    return {name: math.nan if value is None else value for name, value in values.items()}
 
 
 def front(rows: Iterable[Row], objectives: Sequence[Objective]) -> list[int]:

@@ -26,6 +26,8 @@ from study.lock import Held, Lock
 from study.plan import plan
 from study.processes import descendants, kill
 from study.protocol.folder import StudyFolder
+from study.protocol.states import StudyStatus, TrialState
+from study.protocol.summary import StudySummary, read
 from study.screen import View, forget, keep_screen, listen
 from study.space import check_settings, explore
 from study.tracking_probe import run_tags
@@ -40,6 +42,9 @@ from trainables.object_store import check_uri as check_store
 from trainables.object_store import fetched
 from trainables.places import typed
 
+EXIT_CODES = {
+    StudyStatus.FINISHED: FINISHED, StudyStatus.FAILED: FAILED, StudyStatus.INTERRUPTED: INTERRUPTED,
+}  # fmt: skip
 DEFAULT_TRACKING = "sqlite:///studies/mlflow.db"
 POLL_S = 0.4
 PATIENCE_S = 10.0
@@ -152,17 +157,17 @@ def run(options: argparse.Namespace) -> int:
             "the study was begun in, or another ledger"
         )
     check_uri(tracking_uri)
-    tags = _mlflow_tags(storage, tracking_uri) if begun is not None else None
+    tags = _recorded_tags(storage, tracking_uri) if begun is not None else None
     if begun is not None and study_id is not None:
         where, lost = (
             f"its run at {redacted(tracking_uri)}",
             "; if that folder is lost, delete the tag study.launch of it",
         )
         identity.check_launch(storage, study_id, identity.Launch.of(tags or {}), where, lost)
-    retries = options.retry_failed and outlook.states.get("failed", 0)
+    retries = options.retry_failed and outlook.states.get(TrialState.FAILED, 0)
     if begun is not None and outlook.idle and not retries and not before.moves:
-        summary = _whole_summary(storage)
-        whole = summary is not None and summary["status"] == "finished" and not summary["mlflow"].get("pending")
+        summary = _summary(storage)
+        whole = summary is not None and summary.status == StudyStatus.FINISHED and not summary.tracking.pending
         if summary is not None and whole and tags is not None:
             print(final_text(summary, storage), file=sys.stderr if options.json else sys.stdout)
             _print_json(options, summary)
@@ -394,19 +399,19 @@ class Session:
         lost = ray.get(actor.lost.remote())
         artifacts = self._artifacts(display)
         complete = ray.get(actor.close.remote(artifacts, MLFLOW_WAIT_S))
-        summary = json.loads(self.storage.summary.read_text())
+        summary = read(self.storage.summary)
         if not complete:
-            place, waits = redacted(self.tracking_uri), summary["mlflow"]["error"]
+            place, waits = redacted(self.tracking_uri), summary.tracking.error
             when = f" ({waits}); when it takes records again," if waits else ";"
             display.message(f"{place} does not have everything yet{when} the same command sends the rest")
         display.close(summary, self.storage)
-        if summary["status"] == "interrupted":
+        if summary.status == StudyStatus.INTERRUPTED:
             display.message(f"{lost or 'interrupted'}; the same command carries on")
-        elif summary["status"] == "failed":
+        elif summary.status == StudyStatus.FAILED:
             more = f"logs: {_short(self.storage.every_trial_log)}; --retry-failed runs failed trials again"
-            display.message(f"the study failed: {summary['reason'] or more}")
+            display.message(f"the study failed: {summary.reason or more}")
         _print_json(self.options, summary, out)
-        return {"finished": FINISHED, "failed": FAILED, "interrupted": INTERRUPTED}[summary["status"]]
+        return EXIT_CODES[summary.status]
 
     def _heed(self, actor: Any, display: Display) -> None:
         """Pass the first signal on to the ledger, and show how the study stands."""
@@ -435,9 +440,9 @@ class Session:
             found += [(path.name, "report") for path in (written, *self.storage.figures())]
         except (ValueError, OSError) as error:
             display.message(f"the report is not written: {told(error)}")
-        summary = json.loads(self.storage.summary.read_text())
-        for number in summary["best"][:1]:
-            checkpoint = summary["trials"][number]["checkpoint"]
+        summary = read(self.storage.summary)
+        for number in summary.best[:1]:
+            checkpoint = summary.trials[number].checkpoint
             if checkpoint is None:
                 continue
             try:
@@ -491,13 +496,12 @@ def resource_changes(given: list[str]) -> dict[str, Any]:
     return {f"resources.{key}": value for key, value in overrides.parse(given, "--resources").items()}
 
 
-def _whole_summary(storage: StudyFolder) -> dict[str, Any] | None:
+def _summary(storage: StudyFolder) -> StudySummary | None:
     """The summary, or None where a launch has to write it again."""
     try:
-        summary = files.read_summary(storage.summary)
+        return read(storage.summary)
     except ValueError:
         return None
-    return summary if isinstance(summary.get("mlflow"), dict) else None
 
 
 def _set_aside(storage: StudyFolder, lock: Lock) -> Lock:
@@ -510,12 +514,12 @@ def _set_aside(storage: StudyFolder, lock: Lock) -> Lock:
     return Lock(storage.lock)
 
 
-def _mlflow_tags(storage: StudyFolder, tracking_uri: str) -> dict[str, str] | None:
+def _recorded_tags(storage: StudyFolder, tracking_uri: str) -> dict[str, str] | None:
     """Tags of the study's run in this tracking store; None where the store does not have what the folder says."""
-    recorded = (_whole_summary(storage) or {}).get("mlflow", {})
-    if recorded.get("tracking_uri") != redacted(tracking_uri) or not recorded.get("parent_run_id"):
+    summary = _summary(storage)
+    if summary is None or summary.tracking.uri != redacted(tracking_uri) or not summary.tracking.run_id:
         return None
-    return run_tags(tracking_uri, recorded["parent_run_id"])
+    return run_tags(tracking_uri, summary.tracking.run_id)
 
 
 def _check_writable(storage: StudyFolder) -> None:
@@ -544,9 +548,9 @@ def _short(path: Path) -> str:
     return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
 
 
-def _print_json(options: argparse.Namespace, summary: dict[str, Any], out: View | None = None) -> None:
+def _print_json(options: argparse.Namespace, summary: StudySummary, out: View | None = None) -> None:
     if options.json:
-        print(json.dumps(summary, indent=2), file=out or sys.stdout, flush=True)
+        print(summary.text(), file=out or sys.stdout, flush=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ import numpy as np
 
 from study.findings import Findings
 from study.plot_style import BLUE, INK, STOPPED, drawing, png
-from study.words import Trial, label, number, value_of
+from study.protocol.summary import TrialSummary
+from study.words import number
 
 CELLS = 120
 """Of the map's background along each axis."""
@@ -22,9 +23,11 @@ def plane_map(findings: Findings) -> bytes | None:
     The background is a Gaussian smoother (Nadaraya-Watson) of the trials' validation values, drawn only near
     trials. Trials that stopped early are marked but do not enter it: their values are of fewer steps.
     """
-    plane = findings.plane
+    plane, metric = findings.plane, findings.metric
+    if plane is None:
+        return None
     placed = [(place, trial) for trial in findings.trials if (place := _place(trial, plane))]
-    done = [(place, value) for place, t in placed if t in findings.complete and (value := value_of(t, findings.metric))]
+    done = [(place, value) for place, t in placed if t in findings.complete and (value := t.values.get(metric))]
     if len(done) < 4:
         return None
     places, values = np.array([place for place, _ in done]), np.array([value for _, value in done])
@@ -44,9 +47,9 @@ def plane_map(findings: Findings) -> bytes | None:
         dots = axes.scatter(
             places[:, 0], places[:, 1], c=values, s=85, edgecolors=INK, linewidths=0.9, zorder=3, **look
         )
-        figure.colorbar(dots, ax=axes, label=f"validation {label(findings.metric)}", pad=0.02)
+        figure.colorbar(dots, ax=axes, label=f"validation {findings.metrics.label(metric)}", pad=0.02)
         for state, (colour, marker) in STOPPED.items():
-            where = np.array([place for place, trial in placed if trial["state"] == state])
+            where = np.array([place for place, trial in placed if trial.state == state])
             if where.size:
                 axes.scatter(where[:, 0], where[:, 1], color=colour, marker=marker, s=80, label=state, zorder=4)
         if findings.best is not None and (place := _place(findings.best, plane)):
@@ -60,7 +63,7 @@ def plane_map(findings: Findings) -> bytes | None:
 
 def importances(findings: Findings) -> bytes | None:
     """Bars of `importances` of the summary."""
-    shares: dict[str, float] = findings.summary.get("importances") or {}
+    shares = findings.summary.importances
     if not shares:
         return None
     with drawing(height=0.9 + 0.42 * len(shares)) as (figure, (axes,)):
@@ -68,14 +71,14 @@ def importances(findings: Findings) -> bytes | None:
         bars = axes.barh(names, [shares[name] for name in names], color=BLUE, height=0.6)
         axes.bar_label(bars, fmt="%.2f", padding=4, color=INK)
         axes.set_xlim(0, 1.08)
-        axes.set_xlabel(f"share of the variance of validation {label(findings.metric)}")
+        axes.set_xlabel(f"share of the variance of validation {findings.metrics.label(findings.metric)}")
         axes.grid(axis="y", visible=False)
         return png(figure)
 
 
-def _place(trial: Trial, plane: list[str]) -> tuple[float, float] | None:
+def _place(trial: TrialSummary, plane: tuple[str, str]) -> tuple[float, float] | None:
     """(x, y) of a trial that has both parameters."""
-    found = [number((trial.get("params") or {}).get(key)) for key in plane]
+    found = [number(trial.params.get(key)) for key in plane]
     match found:
         case [float() as x, float() as y]:
             return x, y

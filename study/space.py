@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from study.private_names import holds
 from study.spec import Study
@@ -109,6 +109,12 @@ def explore(spec: Study) -> dict[str, BaseDistribution]:
     if spec.sampler == "qmc":
         _check_quasi_random(seen)
     return found
+
+
+def log_scaled(spec: Study, name: str) -> bool | None:
+    """Whether the space draws the parameter on a log scale; None where it has no range of numbers for it."""
+    found = explore(spec).get(name)
+    return found.log if isinstance(found, FloatDistribution | IntDistribution) else None
 
 
 def check_settings(spec: Study, settings: Iterable[str]) -> None:

@@ -27,6 +27,7 @@ from study.values import plain
 from trainables import overrides, trainers
 from trainables.config import Direction, NonNegativeFinite, PositiveFinite, Section, TrainerConfig
 from trainables.errors import told
+from trainables.report import Metric
 
 FOLDER = Path(__file__).resolve().parent.parent / "search_spaces"
 
@@ -186,6 +187,14 @@ class Study(Section):
                 raise ValueError(f"{kind} {values}: {error}") from None
         return self
 
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """All that the recipe reports with the base config, the controls or the points, and what it says of that."""
+        found: dict[str, Metric] = {}
+        for values in ({}, *self.controls, *self.points):
+            found |= trainers.module(self.trainer, "config").metrics(overrides.apply(self.config, values))
+        return found
+
     def config_with(self, values: Mapping[str, Any]) -> TrainerConfig:
         """The config of a trial with these parameters: dotted keys, as in `overrides.apply`.
 
@@ -199,11 +208,12 @@ class Study(Section):
                 raise ValueError(
                     f"objective '{objective.name}': {self.trainer} never reports it; it reports {', '.join(reported)}"
                 )
-            if objective.direction != reported[objective.name]:
+            direction = reported[objective.name].direction
+            if objective.direction != direction:
                 raise ValueError(
                     f"objective '{objective.name}' has direction='{objective.direction}', but {self.trainer} is better "
-                    f"the {'more' if reported[objective.name] == 'maximize' else 'less'} it has of it; use "
-                    f"direction='{reported[objective.name]}'"
+                    f"the {'more' if direction == 'maximize' else 'less'} it has of it; use "
+                    f"direction='{direction}'"
                 )
         if config.batch_size % self.resources.workers:
             raise ValueError(

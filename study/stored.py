@@ -15,7 +15,6 @@ import optuna
 import sqlalchemy
 from optuna.distributions import distribution_to_json
 from optuna.storages import RDBStorage
-from optuna.trial import TrialState
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from study.definition import at_default, defaults, differences
@@ -25,6 +24,7 @@ from study.lease import known, patience
 from study.moved import ANEW, Begun, since
 from study.private_names import STORAGE_WRITES
 from study.protocol.folder import StudyFolder
+from study.protocol.states import TrialState
 from study.sampling import Sampler, control_of, pruner
 from study.space import explore
 from study.spec import Study
@@ -36,8 +36,6 @@ from trainables.overrides import flat
 
 FORMAT = 1
 """Version of what this module stores; a ledger with a higher one is refused."""
-
-FINAL = ("complete", "pruned", "collapsed", "failed")
 
 
 class Refused(ValueError):
@@ -241,7 +239,7 @@ def check_same(attributes: Mapping[str, Any], spec: Study, name: str, checkpoint
 class Outlook:
     """What a launch would find in the ledger."""
 
-    states: dict[str, int]
+    states: dict[TrialState, int]
     """State -> number of trials."""
     interrupted: list[int]
     new: int
@@ -257,10 +255,10 @@ def outlook(study: optuna.Study | None, spec: Study) -> Outlook:
     """What is done and what is left; None is a study that was never begun. Changes nothing."""
     trials = study.get_trials(deepcopy=False) if study is not None else []
     retried = {t.user_attrs["retry_of"] for t in trials if "retry_of" in t.user_attrs}
-    states: dict[str, int] = {}
+    states: dict[TrialState, int] = {}
     for found in trials:
-        state = found.user_attrs.get("row", {}).get("state", "running")
-        state = state if state in FINAL else "interrupted"
+        state = TrialState(found.user_attrs.get("row", {}).get("state", TrialState.RUNNING))
+        state = state if state.ended else TrialState.INTERRUPTED
         states[state] = states.get(state, 0) + (found.number not in retried)
     interrupted = [t.number for t in trials if not t.state.is_finished()]
     return Outlook(states, interrupted, max(0, spec.budget.trials - sum(states.values())))
@@ -319,8 +317,12 @@ def forget(url: str, name: str) -> None:
 
 
 def _unstepped(study: optuna.Study) -> int:
-    rows = [t.user_attrs.get("row", {}) for t in study.get_trials(deepcopy=False) if t.state != TrialState.WAITING]
-    failed = [row for row in rows if row.get("state") == "failed"]
+    rows = [
+        t.user_attrs.get("row", {})
+        for t in study.get_trials(deepcopy=False)
+        if t.state != optuna.trial.TrialState.WAITING
+    ]
+    failed = [row for row in rows if row.get("state") == TrialState.FAILED]
     stepped = any(row["step"] or row["replicates"] or "train.loss" in row["latest"] for row in failed)
     return 0 if stepped or len(failed) < len(rows) else len(failed)
 
@@ -348,7 +350,7 @@ def importances(study: optuna.Study, spec: Study) -> dict[str, float]:
 
     done = [
         trial
-        for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
         if control_of(spec, study, trial.number) is None
     ]
     if len(done) < FEWEST or len({trial.values[0] for trial in done}) == 1:

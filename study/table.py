@@ -6,21 +6,18 @@ import os
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
+from study.protocol.states import TrialState
+from study.protocol.summary import StudySummary, TrialSummary
 from study.screen import View
 from study.words import (
-    Summary,
-    Trial,
     best_trial,
     ended,
-    label,
-    number,
     parameters,
     seconds,
     setting,
     share,
     show,
     steps,
-    value_of,
     why,
 )
 
@@ -65,7 +62,7 @@ class TableView:
         self.live = Live(console=self.console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
         self.live.start()
 
-    def update(self, summary: Summary) -> None:
+    def update(self, summary: StudySummary) -> None:
         self._measure()
         self.live.update(self._render(summary), refresh=True)
 
@@ -95,7 +92,7 @@ class TableView:
     def close(self) -> None:
         self.live.stop()
 
-    def _render(self, summary: Summary) -> Any:
+    def _render(self, summary: StudySummary) -> Any:
         from rich.console import Group
         from rich.measure import Measurement
         from rich.text import Text
@@ -107,15 +104,15 @@ class TableView:
             table = self._table(summary, shown, look)
             if Measurement.get(self.console, unbounded, table).minimum <= self.console.width:
                 break
-        hidden = len(summary["trials"]) - len(shown)
+        hidden = len(summary.trials) - len(shown)
         parts = [Text(f"{hidden} more trials are not shown", style="dim")] if hidden else []
         return Group(table, *parts, self._progress(summary))
 
-    def _table(self, summary: Summary, shown: list[Trial], look: Look) -> Any:
+    def _table(self, summary: StudySummary, shown: list[TrialSummary], look: Look) -> Any:
         from rich.table import Table
         from rich.text import Text
 
-        names = parameters(summary["trials"], self.display.parameter)[: None if look.parameters else 1]
+        names = parameters(summary.trials, self.display.parameter)[: None if look.parameters else 1]
         best = best_trial(summary)
         table = Table(box=None, pad_edge=False, padding=(0, 2 if look.bars else 1, 0, 0), header_style="dim")
         table.add_column("trial" if look.bars else "#", justify="right", no_wrap=True)
@@ -124,30 +121,29 @@ class TableView:
         table.add_column("steps", no_wrap=True)
         if look.loss:
             table.add_column("loss", justify="right", no_wrap=True)
-        table.add_column(Text(label(self.display.objective)), justify="right", no_wrap=True)
+        table.add_column(Text(self.display.metrics.label(self.display.objective)), justify="right", no_wrap=True)
         table.add_column("state")
         for trial in shown:
-            latest = trial.get("latest") or {}
-            value = value_of(trial, self.display.objective)
-            value = number(latest.get(self.display.objective)) if value is None else value
-            own = best is not None and trial["number"] == best["number"]
+            value = trial.values.get(self.display.objective)
+            value = trial.latest.get(self.display.objective) if value is None else value
+            own = trial is best
             far = Text.assemble(_bar(share(trial)), " ", steps(trial)) if look.bars else Text(steps(trial))
             table.add_row(
-                Text(str(trial["number"])),
-                *(Text(setting((trial.get("params") or {}).get(name, "–"))) for name in names),
+                Text(str(trial.number)),
+                *(Text(setting(trial.params.get(name, "–"))) for name in names),
                 far,
-                *([Text(show(number(latest.get("train.loss"))))] if look.loss else []),
-                Text(show(value)),
+                *([Text(show(trial.latest.get("train.loss")))] if look.loss else []),
+                Text(self.display.metrics.show(self.display.objective, value)),
                 _state_cell(trial, own),
                 style="bold" if own else "",
             )
         return table
 
-    def _progress(self, summary: Summary) -> Any:
+    def _progress(self, summary: StudySummary) -> Any:
         from rich.text import Text
 
         done = ended(summary)
-        underway = sum(share(trial) for trial in summary["trials"] if trial["state"] == "running")
+        underway = sum(share(trial) for trial in summary.trials if trial.state == TrialState.RUNNING)
         facts = [f"{done}/{self.display.total} trials", seconds(self.display.clock() - self.display.started)]
         left = self.display.remaining(summary)
         if left is not None and done < self.display.total:
@@ -164,22 +160,20 @@ def _bar(part: float, width: int = BAR) -> Any:
     return Text.assemble(("━" * full, "cyan"), ("━" * (width - full), "bright_black"))
 
 
-def _state_cell(trial: Trial, best: bool) -> Any:
+def _state_cell(trial: TrialSummary, best: bool) -> Any:
     """The only cell that may be cut where the terminal is narrow."""
     from rich.text import Text
 
-    state = trial["state"]
-    text = Text(no_wrap=True, overflow="ellipsis").append(state, COLOURS.get(state, ""))
+    text = Text(no_wrap=True, overflow="ellipsis").append(trial.state.value, COLOURS.get(trial.state, ""))
     return text.append((" ★ best" if best else "") + (f": {why(trial)}" if why(trial) else ""))
 
 
-def _window(summary: Summary, rows: int) -> list[Trial]:
+def _window(summary: StudySummary, rows: int) -> list[TrialSummary]:
     """The trials worth the room: the running, the best, then the newest; in their own order."""
     best = best_trial(summary)
 
-    def rank(trial: Trial) -> tuple[bool, bool, int]:
-        own = best is not None and trial["number"] == best["number"]
-        return trial["state"] == "running", own, trial["number"]
+    def rank(trial: TrialSummary) -> tuple[bool, bool, int]:
+        return trial.state == TrialState.RUNNING, trial is best, trial.number
 
-    kept = sorted(summary["trials"], key=rank, reverse=True)[:rows]
-    return sorted(kept, key=lambda trial: trial["number"])
+    kept = sorted(summary.trials, key=rank, reverse=True)[:rows]
+    return sorted(kept, key=lambda trial: trial.number)

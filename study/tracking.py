@@ -7,7 +7,7 @@ name, step, time and value it has already, and the rest is set, not added. So a 
 is not a fault, and a tracking store that has lost the runs is filled again from the start.
 
 - A server that is away, slow, failing, or closed to us (401, 403) is asked again for ever.
-- An item that MLflow refuses for good is logged, counted in `snapshot()["rejected"]` and left out.
+- An item that MLflow refuses for good is logged, counted in `Snapshot.rejected` and left out.
 - A run or an experiment that somebody deleted is restored when the journal has more for it.
 """
 
@@ -17,12 +17,35 @@ import logging
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from study.journal import Journal
 from study.protocol.folder import StudyFolder
-from study.tracking_runs import STUDY, LostError, Runs, State, initialise, refusal
+from study.protocol.journal import (
+    Artifact,
+    Ended,
+    Entry,
+    Metrics,
+    ReplicateBegun,
+    StudyBegun,
+    TrialBegun,
+    Values,
+)
+from study.protocol.summary import Tracking
+from study.tracking_runs import (
+    STUDY,
+    Happening,
+    LostError,
+    Runs,
+    State,
+    inherited,
+    initialise,
+    refusal,
+    tag_items,
+    tags_of,
+)
 from study.uris import redacted
 from trainables.errors import first_line
 
@@ -49,12 +72,22 @@ class _RejectedError(Exception):
     """MLflow will never take this."""
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """How far the records of a study are."""
+
+    tracking: Tracking
+    runs: dict[int, str]
+    """Trial -> its run, for each that has one."""
+    rejected: int
+    """Items that MLflow refused for good."""
+
+
 class Tracker:
     """Replays `journal` into the MLflow at `uri`, as an experiment named `experiment`.
 
-    A `trial` entry carries `replicates`, the number of its replicates (1 where absent). With one, its
-    metrics go to the trial's own run and its `end` only adds tags; with several, each has a child run of
-    the trial's. `mlflow.*` tags of the `study` entry are put on every run.
+    Where a trial has one replicate, its metrics go to the trial's own run and its end only adds tags; where it has
+    several, each has a child run of the trial's. MLflow's own tags of the study are put on every run.
     """
 
     def __init__(self, journal: Journal, state: Path, uri: str, experiment: str, study_id: str) -> None:
@@ -92,18 +125,18 @@ class Tracker:
         self._stop.set()
         return self._journal.pending(self._state.offset) == 0
 
-    def snapshot(self) -> dict[str, Any]:
-        """Where the records are and how far they are; the URI is without its password."""
+    def snapshot(self) -> Snapshot:
+        """How far the records are now."""
         runs = dict(self._state.runs)
-        return {
-            "tracking_uri": redacted(self._uri),
-            "experiment": self._state.experiment,
-            "parent_run_id": runs.pop(STUDY, None),
-            "runs": {int(key): run_id for key, run_id in runs.items() if "/" not in key},
-            "pending": self._journal.pending(self._state.offset),
-            "rejected": self._state.rejected,
-            "error": self._error,
-        }
+        tracking = Tracking(
+            uri=redacted(self._uri),
+            experiment=self._state.experiment,
+            run_id=runs.pop(STUDY, None),
+            pending=self._journal.pending(self._state.offset),
+            error=self._error,
+        )
+        trials = {int(key): run_id for key, run_id in runs.items() if "/" not in key}
+        return Snapshot(tracking, trials, self._state.rejected)
 
     # ---- the thread ----
 
@@ -139,7 +172,7 @@ class Tracker:
         batches: dict[str, list[Item]] = {}
         size, end = 0, self._state.offset
         for end, entry in self._journal.read(self._state.offset):
-            if entry["op"] in ("metrics", "values"):
+            if isinstance(entry, (Metrics, Values)):
                 try:
                     key, items = self._runs.key(entry), self._runs.metrics(entry)
                 except (KeyError, TypeError, ValueError) as error:
@@ -151,7 +184,7 @@ class Tracker:
                     continue
             self._flush(batches)
             size = 0
-            if entry["op"] not in ("metrics", "values"):
+            if not isinstance(entry, (Metrics, Values)):
                 try:
                     self._handle(entry)
                 except (_RejectedError, KeyError, TypeError, ValueError) as error:
@@ -170,27 +203,22 @@ class Tracker:
             self._state.offset = offset
             self._patiently(lambda: self._state.save(self._path))
 
-    def _handle(self, entry: dict[str, Any]) -> None:
-        op, key = entry["op"], self._runs.key(entry)
-        if op == "study":
-            tags = entry.get("tags", {}).items()
-            self._state.tags |= {k: v for k, v in tags if k.startswith("mlflow.") and k != "mlflow.runName"}
-        elif op == "trial":
-            self._state.replicates[key] = entry.get("replicates", 1)
-        elif op == "replicate":
-            entry = entry | {"params": {"replicate.seed": entry["seed"]}}
-        if op in ("study", "trial", "replicate"):
-            if op != "replicate" or "/" in key:
-                self._attempt(key, lambda: self._runs.open(key, entry))
-            self._log(key, self._runs.facts(entry))
-        elif op == "end":
-            self._log(key, self._runs.facts(entry))
-            if entry.get("replicate") is None or "/" in key:
-                self._attempt(key, lambda: self._runs.end(key, entry["status"], entry["time"]))
-        elif op == "artifact":
-            self._upload(key, entry)
-        else:
-            raise ValueError(f"unknown op {op!r}")
+    def _handle(self, entry: Happening) -> None:
+        key = self._runs.key(entry)
+        match entry:
+            case Artifact():
+                return self._upload(key, entry)
+            case StudyBegun():
+                self._state.tags |= inherited(tags_of(entry))
+            case TrialBegun():
+                self._state.replicates[key] = entry.replicates
+        of_its_own = entry.replicate is None or "/" in key
+        if of_its_own and isinstance(entry, (StudyBegun, TrialBegun, ReplicateBegun)):
+            self._attempt(key, lambda: self._runs.open(key, entry))
+        self._log(key, self._runs.facts(entry))
+        if of_its_own and isinstance(entry, Ended):
+            self._attempt(key, lambda: self._runs.end(key, entry.state, entry.time))
+        return None
 
     def _log(self, key: str, items: list[Item]) -> None:
         """What MLflow refuses is halved until only the items at fault are left out."""
@@ -200,15 +228,15 @@ class Tracker:
             self._attempt(key, lambda: self._runs.log(key, items))
         except _RejectedError as error:
             if len(items) == 1:
-                self._reject({"run": key, "item": dict(items[0])}, error)
+                self._reject(f"{dict(items[0])} of run {key}", error)
             else:
                 middle = len(items) // 2
                 self._log(key, items[:middle])
                 self._log(key, items[middle:])
 
-    def _upload(self, key: str, entry: dict[str, Any]) -> None:
+    def _upload(self, key: str, entry: Artifact) -> None:
         """An artifact store that fails while the server answers (no credentials, say) holds nothing up."""
-        path, name = Path(StudyFolder(self._journal.path.parent).resolved(entry["path"])), entry["artifact_path"]
+        path, name = Path(StudyFolder(self._journal.path.parent).resolved(entry.path)), entry.place
         problem: Exception = FileNotFoundError(f"{path} does not exist")
         for attempt in range(TRIES if path.exists() else 0):
             self._attempt(key, lambda: self._runs.alive(key))
@@ -218,7 +246,7 @@ class Tracker:
                 problem = error
                 self._problem(self._told(error))
                 self._pause(FIRST_PAUSE_S * 2**attempt)
-        self._log(key, self._runs.facts({"tags": {"artifact.error": f"{name}: {self._told(problem)}"}}))
+        self._log(key, tag_items({"artifact.error": f"{name}: {self._told(problem)}"}))
         raise _RejectedError(self._told(problem))
 
     # ---- patience ----
@@ -262,7 +290,7 @@ class Tracker:
             log.warning("tracking waits: %s", message)
         self._error = message
 
-    def _reject(self, entry: dict[str, Any], error: Exception) -> None:
+    def _reject(self, entry: Entry | str, error: Exception) -> None:
         self._state.rejected += 1
         log.warning("MLflow did not take %s: %s", str(entry)[:500], error)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from study.protocol.summary import TrialSummary
 from study.tracking_runs import accepted, connect
 
 PLACE = "evaluation"
@@ -14,8 +14,8 @@ PLACE = "evaluation"
 
 def record(
     uri: str,
-    parent_run_id: str,
-    trials: Sequence[Mapping[str, Any]],
+    run_id: str,
+    trials: Mapping[str, TrialSummary],
     suite: str,
     values: Mapping[int, Mapping[str, Mapping[str, float]]],
     times: Mapping[int, int],
@@ -23,19 +23,19 @@ def record(
 ) -> None:
     """Record `values`, trial -> collection -> metric -> value, measured at `times`, milliseconds since the epoch.
 
-    Recording the same once more changes nothing: MLflow keeps one point of what is equal in name, step, time and
-    value. Raises MLflow's own errors.
+    `run_id` is the study's run, `trials` are those that were measured, by their runs. Recording the same once more
+    changes nothing: MLflow keeps one point of what is equal in name, step, time and value. Raises MLflow's own errors.
     """
     from mlflow.entities import Metric
 
     client = connect(uri)
-    for trial in trials:
-        number = trial["number"]
+    for own_run_id, trial in trials.items():
+        number = trial.number
         points = [
-            Metric(accepted(f"{suite}.{collection}.{name}"), value, times[number], trial["steps"])
+            Metric(accepted(f"{suite}.{collection}.{name}"), value, times[number], trial.steps)
             for collection, measured in values[number].items()
             for name, value in measured.items()
         ]
-        client.log_batch(trial["mlflow_run_id"], metrics=points)
+        client.log_batch(own_run_id, metrics=points)
     for file in files:
-        client.log_artifact(parent_run_id, str(file), PLACE)
+        client.log_artifact(run_id, str(file), PLACE)

@@ -1,4 +1,4 @@
-"""What MLflow is told, and how: the only module that imports mlflow.
+"""What MLflow is told, and how: the only module that imports mlflow, and the only one with its words.
 
 Every call may be repeated without changing anything, which is what lets `study.tracking` replay.
 """
@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,19 @@ from urllib.parse import quote
 
 from pydantic import TypeAdapter
 
+from study.protocol.journal import (
+    Artifact,
+    Ended,
+    Ending,
+    Entry,
+    InputsRead,
+    Metrics,
+    ReplicateBegun,
+    StudyBegun,
+    TrialBegun,
+    Values,
+)
+from study.protocol.states import StudyStatus, TrialState
 from study.uris import redacted, sqlite_path
 from trainables.files import write_whole
 
@@ -68,6 +81,52 @@ def initialise(uri: str) -> None:
         connect(uri).search_experiments(max_results=1)
     except Exception as error:
         raise ValueError(f"tracking URI {redacted(uri)!r} cannot be used: {error}") from error
+
+
+Happening = StudyBegun | InputsRead | TrialBegun | ReplicateBegun | Ended | Artifact
+"""The entries that are no figures."""
+
+TAGS = {
+    "git.commit": "mlflow.source.git.commit", "user": "mlflow.user", "source": "mlflow.source.name",
+    "source.type": "mlflow.source.type",
+}  # fmt: skip
+"""Words of this project for what MLflow has tags of its own."""
+OWN, NAME = "mlflow.", "mlflow.runName"
+
+
+def tags_of(entry: Happening) -> dict[str, str]:
+    """The tags that an entry puts on its run.
+
+    >>> tags_of(Ended(state=StudyStatus.FINISHED, time=0))
+    {'state': 'complete'}
+    """
+    match entry:
+        case Ended():
+            state = TrialState.COMPLETE if entry.state == StudyStatus.FINISHED else entry.state
+            tags = {} if entry.attempts is None else {"attempts": str(entry.attempts)}
+            return tags | {"state": str(state)} | ({REASON: entry.reason} if entry.reason else {})
+        case Artifact():
+            return {}
+    tags = {TAGS.get(name, name): text for name, text in entry.tags.items()}
+    if isinstance(entry, (StudyBegun, TrialBegun)):
+        tags |= {"state": str(TrialState.RUNNING)} | _named(entry)
+    return tags
+
+
+def _named(entry: StudyBegun | TrialBegun | ReplicateBegun) -> dict[str, str]:
+    return {} if entry.name is None else {NAME: entry.name}
+
+
+def inherited(tags: Mapping[str, str]) -> dict[str, str]:
+    """Those of a study's tags that every run carries."""
+    return {name: text for name, text in tags.items() if name.startswith(OWN) and name != NAME}
+
+
+def status_of(state: Ending) -> str:
+    """MLflow's status of a run that ended so."""
+    if state in (TrialState.COMPLETE, StudyStatus.FINISHED):
+        return "FINISHED"
+    return "FAILED" if state == TrialState.FAILED else "KILLED"
 
 
 class LostError(Exception):
@@ -129,17 +188,17 @@ class Runs:
             if experiment.lifecycle_stage == "deleted":
                 self.client.restore_experiment(self.experiment_id)
 
-    def key(self, entry: dict[str, Any]) -> str:
+    def key(self, entry: Entry) -> str:
         """The run an entry belongs to: replicates have runs of their own only where there are several."""
-        trial, replicate = entry.get("trial"), entry.get("replicate")
+        trial, replicate = entry.trial, entry.replicate
         if trial is None:
             return STUDY
         alone = self.state.replicates.get(str(trial), 1) == 1
         return str(trial) if replicate is None or alone else f"{trial}/{replicate}"
 
-    def open(self, key: str, entry: dict[str, Any]) -> None:
+    def open(self, key: str, entry: StudyBegun | TrialBegun | ReplicateBegun) -> None:
         """Create the run, or set the one it had before to RUNNING."""
-        run_id, created = self._find_or_create(key, entry)
+        run_id, created = self._find_or_create(key, tags_of(entry) | _named(entry), entry.time)
         if not created:
             run = self.client.get_run(run_id)
             self.client.update_run(run_id, status="RUNNING")
@@ -147,9 +206,9 @@ class Runs:
                 self.client.delete_tag(run_id, REASON)
 
     def run(self, key: str) -> str:
-        return self._find_or_create(key, {})[0]
+        return self._find_or_create(key, {}, None)[0]
 
-    def _find_or_create(self, key: str, entry: dict[str, Any]) -> tuple[str, bool]:
+    def _find_or_create(self, key: str, own: dict[str, str], time_ms: int | None) -> tuple[str, bool]:
         if key in self.state.runs:
             return self.state.runs[key], False
         from mlflow.entities import ViewType
@@ -171,35 +230,38 @@ class Runs:
             return self.state.runs[key], False
         name = self.state.experiment if key == STUDY else f"trial {trial}"
         name += f" · replicate {replicate}" if replicate else ""
-        tags = {"mlflow.runName": name} | self.state.tags | entry.get("tags", {}) | identity
+        tags = {NAME: name} | self.state.tags | own | identity
         if key != STUDY:
             tags["mlflow.parentRunId"] = self.run(trial if replicate else STUDY)
-        core = {k: str(v) for k, v in tags.items() if k in identity or k.startswith("mlflow.")}
-        run = self.client.create_run(self.experiment_id, start_time=entry.get("time"), tags=core)
+        core = {k: str(v) for k, v in tags.items() if k in identity or k.startswith(OWN)}
+        run = self.client.create_run(self.experiment_id, start_time=time_ms, tags=core)
         self.state.runs[key] = run.info.run_id
         return run.info.run_id, True
 
-    def metrics(self, entry: dict[str, Any]) -> list[Item]:
+    def metrics(self, entry: Metrics | Values) -> list[Item]:
         from mlflow.entities import Metric
 
-        records = entry.get("records") or [
-            {"step": entry.get("step") or 0, "time": entry["time"], "metrics": entry["values"]}
-        ]
+        if isinstance(entry, Metrics):
+            records = entry.records
+        else:
+            records = [{"step": entry.step, "time": entry.time, "metrics": entry.values}]
         return [
             Metric(accepted(name), float(value), int(record["time"]), int(record["step"]))
             for record in records
             for name, value in record["metrics"].items()
         ]
 
-    def facts(self, entry: dict[str, Any]) -> list[Item]:
+    def facts(self, entry: Happening) -> list[Item]:
         """Parameters and tags of an entry."""
-        from mlflow.entities import Param, RunTag
+        from mlflow.entities import Param
 
-        params = entry.get("params", {})
-        return [
-            *(Param(accepted(name), _fitting(value, PARAM_CHARACTERS)) for name, value in params.items()),
-            *(RunTag(accepted(name), _fitting(value, TAG_CHARACTERS)) for name, value in entry.get("tags", {}).items()),
-        ]
+        params: Mapping[str, Any] = {}
+        if isinstance(entry, (StudyBegun, TrialBegun)):
+            params = entry.params
+        elif isinstance(entry, ReplicateBegun):
+            params = {"replicate.seed": entry.seed}
+        shown = [Param(accepted(name), _fitting(value, PARAM_CHARACTERS)) for name, value in params.items()]
+        return [*shown, *tag_items(tags_of(entry))]
 
     def log(self, key: str, items: Iterable[Item]) -> None:
         """One request for up to 1000 metrics, or 100 parameters and 100 tags: the client splits."""
@@ -208,8 +270,8 @@ class Runs:
             batch[type(item).__name__].append(item)
         self.client.log_batch(self.run(key), batch["Metric"], batch["Param"], batch["RunTag"])
 
-    def end(self, key: str, status: str, time_ms: int) -> None:
-        self.client.set_terminated(self.run(key), status, time_ms)
+    def end(self, key: str, state: Ending, time_ms: int) -> None:
+        self.client.set_terminated(self.run(key), status_of(state), time_ms)
 
     def upload(self, key: str, path: Path, folder: str) -> None:
         """Put a file, or what is in a folder, into `folder` of the run's artifacts."""
@@ -243,6 +305,13 @@ class Runs:
 def accepted(name: str) -> str:
     """`name` with what MLflow refuses in a key replaced: it takes letters, digits and `_-. :/`."""
     return re.sub(r"[^\w.\- :/]", "_", name)
+
+
+def tag_items(tags: Mapping[str, str]) -> list[Item]:
+    """Tags as MLflow takes them."""
+    from mlflow.entities import RunTag
+
+    return [RunTag(accepted(name), _fitting(text, TAG_CHARACTERS)) for name, text in tags.items()]
 
 
 def _fitting(value: Any, limit: int) -> str:

@@ -10,13 +10,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from study.protocol.folder import StudyFolder, TrialFolder, stored_replicate
+from study.protocol.messages import ActorName, Assignment, GangSetting, Outcome
+from study.protocol.states import ReplicateState
+from study.spec import Resources
 from trainables.errors import told
+
+if TYPE_CHECKING:
+    from trainables import loop
 
 log = logging.getLogger(__name__)
 
@@ -27,30 +32,32 @@ SHARED_FAILURES = 30
 after three minutes. A node that Ray was told will be taken away counts as neither."""
 
 
-def ledger_handle(address: dict[str, str]) -> Any:
-    """The ledger actor: {"name": ..., "namespace": ...}."""
+def ledger_handle(actor: ActorName) -> Any:
+    """The ledger's actor."""
     import ray
 
-    return ray.get_actor(address["name"], address["namespace"])
+    return ray.get_actor(actor.name, actor.namespace)
 
 
 def launch(config: dict[str, Any]) -> None:
-    """Tune function: run the gang of trial `config["number"]` to its end."""
+    """Tune function: run the gang of trial `config["number"]`, handed out under `config["ticket"]`, to its end.
+
+    `config["setting"]` is the `GangSetting` of all gangs.
+    """
     import ray
     from ray.train.v2.api.config import FailureConfig, RunConfig, ScalingConfig
 
     from study.gang import Gang
     from study.nodes import per_worker
-    from study.spec import Resources
 
-    job = config["job"]
-    resources = Resources(**job["resources"])
-    ledger = ledger_handle(job["ledger"])
-    failures = OWN_FAILURES if job["own_cluster"] else SHARED_FAILURES
+    setting: GangSetting = config["setting"]
+    resources = setting.resources
+    ledger = ledger_handle(setting.ledger)
+    failures = OWN_FAILURES if setting.own_cluster else SHARED_FAILURES
     trainer = Gang(
         work,
-        own_cluster=job["own_cluster"],
-        train_loop_config={"number": config["number"], "ticket": config["ticket"], "job": job},
+        own_cluster=setting.own_cluster,
+        train_loop_config={"number": config["number"], "ticket": config["ticket"], "setting": setting},
         scaling_config=ScalingConfig(
             num_workers=resources.workers,
             use_gpu=resources.gpus_per_worker > 0,
@@ -60,8 +67,8 @@ def launch(config: dict[str, Any]) -> None:
             label_selector=resources.labels or None,
         ),
         run_config=RunConfig(
-            name=f"{job['launch']}-{config['number']:04d}",
-            storage_path=job["scratch"],
+            name=f"{setting.launch}-{config['number']:04d}",
+            storage_path=setting.scratch,
             failure_config=FailureConfig(max_failures=failures, controller_failure_limit=failures),
         ),
     )
@@ -79,55 +86,55 @@ def work(config: dict[str, Any]) -> None:
     import ray.train
     from ray.train.collective import broadcast_from_rank_zero
 
-    number, job = config["number"], config["job"]
-    ledger = ledger_handle(job["ledger"])
+    number: int = config["number"]
+    setting: GangSetting = config["setting"]
+    ledger = ledger_handle(setting.ledger)
     here = ray.train.get_context()
     rank, world_size = here.get_world_rank(), here.get_world_size()
-    begun: dict[str, Any] = ray.get(ledger.begin.remote(number, config["ticket"])) if rank == 0 else {}
+    begun: Assignment | None = ray.get(ledger.begin.remote(number, config["ticket"])) if rank == 0 else None
     if world_size > 1:
         begun = broadcast_from_rank_zero(begun)
-    if begun["state"] is not None:
+    if begun is None:
         return
     try:
-        with _log_file(StudyFolder(Path(job["storage"])).trial_log(number), rank):
-            outcome = _train(begun, number, job, rank, world_size, ledger)
+        with _log_file(StudyFolder(Path(setting.storage)).trial_log(number), rank):
+            outcome = _train(begun, number, setting.resources, rank, world_size, ledger)
     except Exception as error:
         if _peer_lost(error, world_size):
             raise
         message = f"{type(error).__name__}: {told(error, 500)}"
-        ray.get(ledger.finish.remote(number, begun["attempt"], None, message))
+        ray.get(ledger.finish.remote(number, begun.attempt, None, message))
         if world_size > 1:
             # The other ranks wait in a collective; Train ends them. Its retry finds the trial ended.
             raise
         return
     if rank == 0:
-        ray.get(ledger.finish.remote(number, begun["attempt"], outcome))
+        ray.get(ledger.finish.remote(number, begun.attempt, outcome))
 
 
-def _train(
-    begun: dict[str, Any], number: int, job: dict[str, Any], rank: int, world_size: int, ledger: Any
-) -> dict[str, Any]:
+def _train(begun: Assignment, number: int, resources: Resources, rank: int, world_size: int, ledger: Any) -> Outcome:
+    """Run the replicates that are left, one after the other; how the last of them ended."""
     import ray
 
     from study.gang import taken_away
     from trainables import distributed, loop, trainers
     from trainables.context import LedgerContext, use_threads, worker_device
 
-    recipe_module = trainers.module(begun["trainer"], "recipe")
-    config = trainers.module(begun["trainer"], "config").Config(**begun["config"])
-    use_threads(config.threads or int(job["resources"]["cpus_per_worker"]))
-    device = worker_device(job["resources"]["gpus_per_worker"])
-    attempt, written = begun["attempt"], TrialFolder(Path(begun["folder"]))
-    outcome: dict[str, Any] = {}
+    recipe_module = trainers.module(begun.trainer, "recipe")
+    config = trainers.module(begun.trainer, "config").Config(**begun.config)
+    use_threads(config.threads or int(resources.cpus_per_worker))
+    device = worker_device(resources.gpus_per_worker)
+    attempt, written = begun.attempt, TrialFolder(Path(begun.folder))
+    outcome: Outcome | None = None
     with _process_group(rank, world_size, device):
-        for replicate, seed in enumerate(begun["seeds"]):
-            store = begun["store"] and stored_replicate(begun["store"], replicate)
+        for replicate, seed in enumerate(begun.seeds):
+            store = begun.store and stored_replicate(begun.store, replicate)
             with _folder(written.replicate(replicate).path, store, attempt, rank) as folder:
                 context = LedgerContext(
                     seed=seed,
                     folder=folder,
                     store=store,
-                    study=begun["study"],
+                    study=begun.study,
                     device=device,
                     attempt=attempt,
                     rank=rank,
@@ -136,16 +143,27 @@ def _train(
                     send_facts=partial(ledger.describe.remote, number, attempt, replicate),
                     notice=taken_away,
                 )
-                outcome = asdict(loop.run(recipe_module, config, context))
-            if store is None:
-                # The ledger finds it in the folder.
-                outcome.pop("per_item")
-            go_on = outcome["state"] == "complete"
-            if rank == 0 and outcome["state"] != "stopped":
+                outcome = _told(loop.run(recipe_module, config, context), stored=store is not None)
+            go_on = outcome.state == ReplicateState.COMPLETE
+            if rank == 0 and outcome.state != ReplicateState.STOPPED:
                 go_on = ray.get(ledger.replicate_ended.remote(number, attempt, replicate, outcome))
             if not distributed.broadcast_object(go_on):
                 break
+    assert outcome is not None, "a study has a seed"
     return outcome
+
+
+def _told(ended: loop.Outcome, stored: bool) -> Outcome:
+    """What the ledger is told of it; values per item only where they are `stored` by it, and not in the folder."""
+    return Outcome(
+        state=ReplicateState(ended.state),
+        reason=ended.reason,
+        step=ended.step,
+        values=ended.values,
+        per_item=ended.per_item if stored else None,
+        seconds_per_step=ended.seconds_per_step,
+        seconds=ended.seconds,
+    )
 
 
 @contextmanager

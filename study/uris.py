@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -30,6 +31,16 @@ def anonymous(uri: str) -> str:
     'https://***@host/runs?password=***'
     """
     return re.sub(r"://[^/?#]*@", "://***@", redacted(uri))
+
+
+def viewer(uri: str) -> str:
+    """Where recorded runs can be looked at: the server's address, or the command that shows a store.
+
+    >>> viewer("sqlite:///studies/mlflow.db")
+    'mlflow ui --backend-store-uri sqlite:///studies/mlflow.db'
+    """
+    shown = anonymous(uri)
+    return shown if uri.startswith(("http://", "https://")) else f"mlflow ui --backend-store-uri {shlex.quote(shown)}"
 
 
 def check_quoted(uri: str) -> None:

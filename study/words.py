@@ -1,78 +1,40 @@
 """How a study's numbers are put into words: one wording for the terminal and the report.
 
-Everything here reads only a summary (the content of `summary.json`) and imports nothing heavy.
+Everything here reads only a summary (`study.protocol.summary`) and imports nothing heavy.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from study.uris import anonymous
+from study.protocol.states import TrialState
+from study.protocol.summary import GpuHours, StudySummary, TrialSummary, WorkerSeconds
 
-Summary = Mapping[str, Any]
-Trial = Mapping[str, Any]
+STATES = (*(state for state in TrialState if state.ended), TrialState.INTERRUPTED, TrialState.RUNNING)
+"""In the order in which they are counted."""
 
-ENDED = ("complete", "pruned", "collapsed", "failed")
-STATES = (*ENDED, "interrupted", "running")
-
-_ACRONYMS = {
-    "ndcg": "nDCG", "mrr": "MRR", "map": "MAP", "flops": "FLOPS", "bm25": "BM25",
-    "spearman": "Spearman", "pearson": "Pearson",
-}  # fmt: skip
-
-_MEANINGS = {
-    "ndcg": "the gain of the documents found, discounted by their rank, as a share of the best possible",
-    "mrr": "one over the rank of the first relevant document, 0 where none is found so far up",
-    "recall": "the share of the relevant documents that are found so far up",
-    "flops": "multiplications per query and document scored: the sum over all terms of the share of queries that have "
-    "the term times the share of documents that have it",
-    "active": "terms of a vector that are not 0, on average",
-    "spearman": "rank correlation of the cosine with the labels",
-    "pearson": "linear correlation of the cosine with the labels",
-}
-"""Of metrics, by the first word of their names."""
-
-
-def meanings(metrics: Iterable[str]) -> dict[str, str]:
-    """Name for readers -> what it is, of each metric that has such a text, once whatever split it is measured on.
-
-    >>> list(meanings(["ndcg_at_10", "test.flops", "flops", "loss"]))
-    ['nDCG@10', 'FLOPS']
-    """
-    names = dict.fromkeys(metric.rpartition(".")[2] for metric in metrics)
-    found = ((name, _MEANINGS.get(name.partition("_")[0])) for name in names)
-    return {label(name): text for name, text in found if text is not None}
+_METHODS = {"bm25": "BM25"}
+"""Of comparison, that need no training: their names for readers where these are others."""
 
 
 def number(value: Any) -> float | None:
-    """`value` as a finite float; None for anything else, NaN and infinity included."""
+    """A parameter's or a journal's value as a finite float; None for anything else, NaN and infinity included."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)
 
 
-def value_of(trial: Trial, metric: str) -> float | None:
-    """A trial's mean over replicates, or None where it has not been measured."""
-    return number((trial.get("values") or {}).get(metric))
+def named(name: str) -> str:
+    """A signal, or anything else that no recipe says more of, for readers.
 
-
-def label(metric: str) -> str:
-    """A metric's name for readers.
-
-    >>> label("ndcg_at_10"), label("test.flops"), label("active_query")
-    ('nDCG@10', 'test FLOPS', 'active query')
+    >>> named("encoder_loss"), named("test.a_at_10"), named("bm25")
+    ('encoder loss', 'test a@10', 'BM25')
     """
-    *prefixes, name = metric.split(".")
-    name = name.replace("_at_", "@").replace("_", " ")
-    words = [_ACRONYMS.get(w, w) for w in name.split(" ")]
-    head, at, cut = words[0].partition("@")
-    words[0] = _ACRONYMS.get(head, head) + at + cut
-    return " ".join([*prefixes, *words])
+    return _METHODS.get(name, " ".join(name.replace("_at_", "@").replace("_", " ").split(".")))
 
 
 def show(value: float | None) -> str:
@@ -107,17 +69,17 @@ def setting(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) and abs(value) < 1000 else str(value)
 
 
-def at(trial: Trial, parameter: str) -> str:
+def at(trial: TrialSummary, parameter: str) -> str:
     """`k = 2`; a control goes by what it changes, another trial without the parameter by its number."""
-    params = trial.get("params") or {}
-    if trial.get("control"):
+    params = trial.params
+    if trial.control:
         return "control " + ", ".join(f"{name} = {setting(value)}" for name, value in params.items())
-    return f"{parameter} = {setting(params[parameter])}" if parameter in params else f"trial {trial['number']}"
+    return f"{parameter} = {setting(params[parameter])}" if parameter in params else f"trial {trial.number}"
 
 
-def parameters(trials: Iterable[Trial], first: str) -> list[str]:
+def parameters(trials: Iterable[TrialSummary], first: str) -> list[str]:
     """All searched parameters, the one the study is about in front."""
-    names = {name: None for trial in trials if not trial.get("control") for name in (trial.get("params") or {})}
+    names = {name: None for trial in trials if not trial.control for name in trial.params}
     return sorted(names, key=lambda name: (name != first, list(names).index(name)))
 
 
@@ -149,128 +111,106 @@ def seconds(value: float) -> str:
     return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def counts(summary: Summary) -> str:
+def counts(summary: StudySummary) -> str:
     """`9 trials: 7 complete, 2 collapsed`, or `4 of 9 trials: ...` while some have not been started."""
-    trials, planned = summary["trials"], summary.get("planned_trials") or 0
-    states = Counter(trial["state"] for trial in trials)
+    trials, planned = summary.trials, summary.planned_trials
+    states = Counter(trial.state for trial in trials)
     parts = ", ".join(f"{states[state]} {state}" for state in STATES if states[state])
     of = f" of {planned}" if planned > len(trials) else ""
     noun = "trial" if max(planned, len(trials)) == 1 else "trials"
     return f"{len(trials)}{of} {noun}" + (f": {parts}" if parts else "")
 
 
-def cost(summary: Summary) -> str:
+def cost(workers: WorkerSeconds, gpus: GpuHours) -> str:
     """`312 worker-seconds used, 95 saved by stopping early`, or in GPU-hours where trials hold GPUs.
 
-    >>> cost({"worker_seconds": {}, "gpu_hours": {"used": 12.5, "saved": 3.0, "price": 2.0}})
+    >>> cost(WorkerSeconds(), GpuHours(used=12.5, saved=3.0, price=2.0))
     '12.50 GPU-hours used (25.00 at 2 each), 3.00 saved by stopping early'
     """
-    spent = summary["worker_seconds"]
-    gpus = summary.get("gpu_hours") or {}
-    if gpus.get("used"):
-        price = number(gpus.get("price"))
-        text = f"{gpus['used']:,.2f} GPU-hours used" + (
-            f" ({gpus['used'] * price:,.2f} at {price:g} each)" if price else ""
+    if gpus.used:
+        text = f"{gpus.used:,.2f} GPU-hours used" + (
+            f" ({gpus.used * gpus.price:,.2f} at {gpus.price:g} each)" if gpus.price else ""
         )
-        return text + (f", {gpus['saved']:,.2f} saved by stopping early" if gpus["saved"] >= 0.01 else "")
-    used, saved = number(spent.get("used")) or 0.0, number(spent.get("saved")) or 0.0
+        return text + (f", {gpus.saved:,.2f} saved by stopping early" if gpus.saved >= 0.01 else "")
+    used, saved = workers.used, workers.saved
     if max(used, saved) >= 3 * 3600:
         text = f"{used / 3600:,.1f} worker-hours used"
         return text + (f", {saved / 3600:,.1f} saved by stopping early" if saved >= 360 else "")
     return f"{used:,.0f} worker-seconds used" + (f", {saved:,.0f} saved by stopping early" if saved >= 1 else "")
 
 
-def objective(summary: Summary) -> tuple[str, bool]:
+def objective(summary: StudySummary) -> tuple[str, bool]:
     """The first objective's metric, and whether more of it is better."""
-    first = summary["objectives"][0]
-    return first["name"], first["direction"] == "maximize"
+    first = summary.objectives[0]
+    return first.name, first.direction == "maximize"
 
 
-def best_trial(summary: Summary) -> Trial | None:
+def best_trial(summary: StudySummary) -> TrialSummary | None:
     """The best finished trial; with several objectives the one that is best in the first of them."""
     metric, more = objective(summary)
-    chosen = [trial for trial in summary["trials"] if trial["number"] in (summary.get("best") or ())]
-    measured = [(value, trial) for trial in chosen if (value := value_of(trial, metric)) is not None]
+    chosen = [trial for trial in summary.trials if trial.number in summary.best]
+    measured = [(value, trial) for trial in chosen if (value := trial.values.get(metric)) is not None]
     if not measured:
         return None
     return (max if more else min)(measured, key=lambda pair: pair[0])[1]
 
 
-def reported(trial: Trial, metric: str) -> str:
+def reported(trial: TrialSummary, metric: str) -> str:
     """The key a trial's figure is reported under: its test value where there is one."""
-    return f"test.{metric}" if value_of(trial, f"test.{metric}") is not None else metric
+    return f"test.{metric}" if trial.values.get(f"test.{metric}") is not None else metric
 
 
-def baselines(summary: Summary, key: str) -> dict[str, float]:
+def baselines(summary: StudySummary, key: str) -> dict[str, float]:
     """Name for readers -> value of each baseline measured under exactly this key."""
-    found = {}
-    for name, values in (summary.get("baselines") or {}).items():
-        value = number(values.get(key))
-        if value is not None:
-            found[label(name)] = value
-    return found
+    found = {named(name): values.get(key) for name, values in summary.baselines.items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
-def no_result(summary: Summary) -> str:
+def no_result(summary: StudySummary) -> str:
     """Why there is no best trial, for a study that has none."""
-    trials, parameter = summary["trials"], summary["parameter"]
-    ended = [trial for trial in trials if trial["state"] in ENDED]
+    ended = [trial for trial in summary.trials if trial.state.ended]
     if not ended:
         return "No result yet: no trial has ended."
-    states = {trial["state"] for trial in ended}
+    states = {trial.state for trial in ended}
     one = len(ended) == 1
     everyone = "the only trial that ended" if one else f"all {len(ended)} trials that ended"
-    if states == {"collapsed"}:
-        text = f"No {parameter} that was tried trains: {everyone} collapsed."
-    elif states == {"failed"}:
+    if states == {TrialState.COLLAPSED}:
+        text = f"No {summary.parameter} that was tried trains: {everyone} collapsed."
+    elif states == {TrialState.FAILED}:
         text = f"No result: {everyone} failed."
-    elif "complete" in states:
+    elif TrialState.COMPLETE in states:
         text = "No result: no complete trial has a value."
     else:
         text = f"No result: {everyone} {'was' if one else 'were'} stopped early or failed."
-    example = next((trial for trial in ended if reason_of(trial)), None)
-    return text if example is None else f"{text} First reason ({at(example, parameter)}): {why(example)}."
+    example = next((trial for trial in ended if trial.reason), None)
+    return text if example is None else f"{text} First reason ({at(example, summary.parameter)}): {why(example)}."
 
 
-def reason_of(trial: Trial) -> str:
-    return str(trial.get("reason") or "").strip()
-
-
-def why(trial: Trial) -> str:
+def why(trial: TrialSummary) -> str:
     """The first line of a trial's reason, without a repetition of its state.
 
-    >>> why({"state": "pruned", "reason": "pruned at step 50: behind the others"})
+    >>> late = "pruned at step 50: behind the others"
+    >>> why(TrialSummary(number=0, state="pruned", reason=late, params={}, planned_steps=100))
     'behind the others'
     """
-    lines = reason_of(trial).splitlines() or [""]
-    return re.sub(rf"^{trial['state']}( at step \d+)?: ", "", lines[0]).rstrip(".")
+    lines = (trial.reason or "").strip().splitlines() or [""]
+    return re.sub(rf"^{trial.state}( at step \d+)?: ", "", lines[0]).rstrip(".")
 
 
-def steps(trial: Trial) -> str:
+def steps(trial: TrialSummary) -> str:
     """Steps done, of those planned.
 
-    >>> steps({"steps": 40, "planned_steps": 100})
+    >>> steps(TrialSummary(number=0, state="running", params={}, steps=40, planned_steps=100))
     '40/100'
     """
-    planned = trial.get("planned_steps")
-    return f"{trial.get('steps') or 0}" + (f"/{planned}" if planned else "")
+    return f"{trial.steps}" + (f"/{trial.planned_steps}" if trial.planned_steps else "")
 
 
-def share(trial: Trial) -> float:
+def share(trial: TrialSummary) -> float:
     """Of its planned steps, those done."""
-    planned = trial.get("planned_steps")
-    return min(1.0, (trial.get("steps") or 0) / planned) if planned else 0.0
+    return min(1.0, trial.steps / trial.planned_steps) if trial.planned_steps else 0.0
 
 
-def ended(summary: Summary) -> int:
+def ended(summary: StudySummary) -> int:
     """Trials that have ended."""
-    return sum(trial["state"] in ENDED for trial in summary["trials"])
-
-
-def mlflow_hint(summary: Summary) -> str | None:
-    """Where the runs can be looked at: an address, or the command that serves a local store."""
-    uri = str((summary.get("mlflow") or {}).get("tracking_uri") or "")
-    if not uri:
-        return None
-    shown = anonymous(uri)
-    return shown if uri.startswith(("http://", "https://")) else f"mlflow ui --backend-store-uri {shlex.quote(shown)}"
+    return sum(trial.state.ended for trial in summary.trials)

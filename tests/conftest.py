@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,38 @@ from filelock import FileLock
 
 def pytest_addoption(parser) -> None:
     parser.addoption("--write-golden", action="store_true", help="write tests/golden/ anew instead of comparing")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """How two test processes share the work: files as a whole, and those that start a Ray in one process, first.
+
+    They take longest and wait often; what else there is keeps the other core busy meanwhile.
+    """
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group").args != ("ray",))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_databases() -> Iterator[None]:
+    """SQLite that does not wait for the disk, which no killed process needs, and schema versions that are read once."""
+    import alembic.util
+    from sqlalchemy import Engine, event
+
+    def settle(connection, _record) -> None:
+        if isinstance(connection, sqlite3.Connection):
+            connection.execute("PRAGMA synchronous=OFF")
+
+    load = alembic.util.load_python_file
+    known = functools.cache(load)
+    event.listen(Engine, "connect", settle)
+    with pytest.MonkeyPatch.context() as patch:
+        # env.py is what runs a migration; the others only say what each version is.
+        patch.setattr(alembic.util, "load_python_file", lambda *file: (load if file[1] == "env.py" else known)(*file))
+        yield
+    event.remove(Engine, "connect", settle)
 
 
 @pytest.fixture(scope="session")

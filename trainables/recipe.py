@@ -3,9 +3,9 @@
 A trainer is the package `trainables/NAME` with two modules:
 
 - `config.py`: `Config`, a frozen subclass of `trainables.config.TrainerConfig`, whose text keys have the types of
-  `trainables.places`, which say whether they may hold a path; `metrics(config) -> dict[str, Direction]`,
-  every evaluation metric that the recipe reports with this config, without the split prefix, and which
-  way is better, the one to judge by first; `prepare(config) -> Prepared`, which
+  `trainables.places`, which say whether they may hold a path; `metrics(config) -> dict[str, Metric]`,
+  every evaluation metric that the recipe reports with this config, without the split prefix, with all that
+  a report says of it (`trainables.report`), the one to judge by first; `prepare(config) -> Prepared`, which
   reads the inputs once, so that what is wrong with them is said before any trial starts. Imports
   neither torch nor ray, so that a study can be checked and planned in a second. A key that is added to a
   config has a default with which a trial runs as it did before there was the key: studies that were begun

@@ -27,9 +27,8 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from study import journal
+from study.protocol.journal import E, StudyBegun, first, read
 from trainables.checkpoints import ATTEMPT, MODEL, RESULT, manifests, step_folders
 from trainables.object_store import below
 
@@ -264,13 +263,13 @@ class StudyFolder(WorkFolder):
 
     # --- the journal, for all but the ledger -----------------------------------------------------
 
-    def entries(self, op: str) -> Iterator[dict[str, Any]]:
-        """The journal's entries of one kind; none where there is no journal. Raises `study.journal.Damaged`."""
-        return journal.entries(self.journal, op)
+    def entries(self, kind: type[E]) -> Iterator[E]:
+        """The journal's entries of one kind; none where there is no journal. Raises `protocol.journal.Unreadable`."""
+        return read(self.journal, kind)
 
-    def first_entry(self) -> dict[str, Any]:
-        """The journal's first entry, which says whose it is; {} where there is none. Raises `study.journal.Damaged`."""
-        return journal.first(self.journal)
+    def first_entry(self) -> StudyBegun | None:
+        """What the journal begins with, which says whose it is; None where that is nothing. Raises `Unreadable`."""
+        return first(self.journal)
 
     # --- places on record ------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,8 @@ def generate(folder: Path, passages: int, queries: int) -> None:
 
 def record(storage: Path, parameter: str, trials: Sequence[tuple[dict[str, Any], Any, str]]) -> None:
     """What a study leaves of its trials besides their folders: each has parameters, a config and a state."""
+    from study.protocol.journal import TrialBegun, encode
+    from study.protocol.summary import ObjectiveSummary, StudySummary, Tracking, TrialSummary, WorkerSeconds
     from study.stored import flat
     from study.tracking_runs import connect
 
@@ -80,22 +83,23 @@ def record(storage: Path, parameter: str, trials: Sequence[tuple[dict[str, Any],
     parent, *runs = (client.create_run(experiment).info.run_id for _ in range(len(trials) + 1))
 
     lines = [
-        {"op": "trial", "trial": number, "params": flat(config.model_dump(exclude={"cache"})) | {"seed": 0}}
+        encode(TrialBegun(trial=number, params=flat(config.model_dump(exclude={"cache"})) | {"seed": 0}, time=0))
         for number, (_, config, _) in enumerate(trials)
     ]
-    journal = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-    (storage / "journal.jsonl").write_text(journal)
-    summary = {
-        "study": "made", "profile": "embedded", "status": "finished", "parameter": parameter, "best": [0],
-        "objectives": [{"name": "ndcg_at_10", "direction": "maximize"}], "worker_seconds": {},
-        "trials": [
-            {"number": number, "state": state, "params": params, "values": {}, "steps": 30, "checkpoint": None,
-             "replicates": [], "mlflow_run_id": runs[number]}
+    (storage / "journal.jsonl").write_text("".join(lines))
+    summary = StudySummary(
+        study="made", id="made-0123456789ab", profile="embedded", question="How long?", status="finished",
+        parameter=parameter, best=[0], objectives=[ObjectiveSummary(name="ndcg_at_10", direction="maximize")],
+        planned_trials=len(trials), worker_seconds=WorkerSeconds(), updated=datetime.now(UTC),
+        trials=[
+            TrialSummary(
+                number=number, state=state, params=params, steps=30, planned_steps=30, attempts=1, run_id=runs[number]
+            )
             for number, (params, _, state) in enumerate(trials)
         ],
-        "mlflow": {"tracking_uri": uri, "parent_run_id": parent},
-    }  # fmt: skip
-    (storage / "summary.json").write_text(json.dumps(summary))
+        tracking=Tracking(uri=uri, experiment="made", run_id=parent),
+    )  # fmt: skip
+    (storage / "summary.json").write_text(summary.text())
 
 
 def finished_study(folder: Path) -> tuple[Path, Path]:

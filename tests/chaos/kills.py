@@ -250,8 +250,8 @@ def compare(storage: Path, calm: Path) -> None:
 def _unchanged(before: dict[int, dict], now: dict[int, dict]) -> None:
     """A finished trial stays as it was; its MLflow run may only become known."""
     for number, row in before.items():
-        if row["mlflow_run_id"] is None:
-            row = row | {"mlflow_run_id": now[number]["mlflow_run_id"]}
+        if row["run_id"] is None:
+            row = row | {"run_id": now[number]["run_id"]}
         assert now[number] == row, f"finished trial {number} changed: {row} -> {now[number]}"
 
 

@@ -216,7 +216,7 @@ def summary(storage: Path) -> dict[str, Any]:
 
 def completed(storage: Path) -> dict[int, dict[str, Any]]:
     """What must not change any more: trials that have ended."""
-    keys = ("state", "params", "values", "steps", "worker_seconds", "attempts", "mlflow_run_id")
+    keys = ("state", "params", "values", "steps", "worker_seconds", "attempts", "run_id")
     ended = [t for t in summary(storage)["trials"] if t["state"] in STATUS]
     return {t["number"]: {key: t[key] for key in keys} for t in ended}
 
@@ -244,18 +244,18 @@ def same_in_mlflow(storage: Path, uri: str) -> int:
 
     client = MlflowClient(uri)
     told = summary(storage)
-    experiment = client.get_experiment_by_name(told["mlflow"]["experiment"])
+    experiment = client.get_experiment_by_name(told["tracking"]["experiment"])
     runs = client.search_runs([experiment.experiment_id])
     levels = Counter(run.data.tags["study.level"] for run in runs)
     assert levels == {"study": 1, "trial": len(told["trials"])}, levels
     (parent,) = (run for run in runs if run.data.tags["study.level"] == "study")
     assert parent.info.status == "FINISHED"
-    assert parent.info.run_id == told["mlflow"]["parent_run_id"]
+    assert parent.info.run_id == told["tracking"]["run_id"]
     children = {run.info.run_id: run for run in runs if run is not parent}
     journal = steps_of(storage)
     points = 0
     for trial in told["trials"]:
-        run = children.pop(trial["mlflow_run_id"])
+        run = children.pop(trial["run_id"])
         assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
         assert run.info.status == STATUS[trial["state"]], (trial["number"], run.info.status)
         records = [(step, record) for (number, _, step), record in journal.items() if number == trial["number"]]

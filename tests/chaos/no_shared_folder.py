@@ -69,9 +69,9 @@ def evaluated(storage: Path, environment: dict[str, str]) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert "nDCG@10" in done.stdout
-    told = summary(storage)["mlflow"]
-    client = MlflowClient(told["tracking_uri"])
-    best = [file.path for file in client.list_artifacts(told["parent_run_id"], "best")]
+    told = summary(storage)["tracking"]
+    client = MlflowClient(told["uri"])
+    best = [file.path for file in client.list_artifacts(told["run_id"], "best")]
     assert "best/model.safetensors" in best, best
     say("  the best model is in MLflow, and was evaluated")
 

@@ -85,7 +85,7 @@ def check(folder: Path, down_s: float) -> None:
         time.sleep(max(0.0, killed + down_s - during))
         server.start()
         launch.wait(0)
-        again = launches.summary(storage)["mlflow"]["pending"]
+        again = launches.summary(storage)["tracking"]["pending"]
         if again:
             stack.enter_context(Launch(storage, *arguments, tracking_uri=server.address)).wait(0)
         points = launches.same_in_mlflow(storage, server.address)

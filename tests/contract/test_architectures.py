@@ -55,10 +55,11 @@ def test_sentence_transformers_cuts_queries_and_documents_as_the_recipe_does(nam
 
     architectures.make(name, tmp_path / "backbone")
     module = trainers.module(recipe, "recipe")
-    settings = architectures.files(tmp_path)[recipe] | {"backbone": str(tmp_path / "backbone")}
+    kind = trainers.module(recipe, "config").Config
+    settings = architectures.settings(kind, tmp_path) | {"backbone": str(tmp_path / "backbone")}
     if recipe == "splade":
         settings |= {"rescale": "untied"}
-    config = overrides.apply(trainers.module(recipe, "config").Config(), settings)
+    config = overrides.apply(kind(), settings)
     made = module.build(config, Context(seed=0, folder=tmp_path, device=torch.device("cpu")))
     with torch.no_grad():
         for parameter in made.model.parameters():

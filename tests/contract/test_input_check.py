@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 import torch
+from every_trainer import TRAINERS
 
 from benchmarks import architectures
 from trainables import check, encoders, overrides, trainers, vocabulary
 from trainables.data import local
 
 ROOT = Path(__file__).resolve().parents[2]
-TRAINERS = sorted(path.parent.name for path in (ROOT / "trainables").glob("*/recipe.py"))
 SHARED = ROOT.parent / "shared" / "data"
 KANJI = "草地の上で牛と男性が立っています"
 
 
 def config(trainer: str, folder: Path, **values):
     made = trainers.module(trainer, "config").Config()
-    return overrides.apply(made, architectures.files(folder)[trainer] | values)
+    return overrides.apply(made, architectures.settings(type(made), folder) | values)
 
 
 def checked(trainer: str, made, capsys, changes=({},)) -> tuple[int, str]:
@@ -54,10 +54,7 @@ def edit(path: Path, **changes) -> None:
 
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_a_step_of_every_stage_and_an_evaluation_are_made(trainer, tmp_path, backbone, capsys, monkeypatch) -> None:
-    recipe = trainers.module(trainer, "recipe")
-    kind = next(
-        value for name, value in vars(recipe).items() if name.endswith("Recipe") and name.lower()[0] == trainer[0]
-    )
+    kind = recipe_class(trainer)
     seen: list[str] = []
 
     def noted(name):
@@ -96,11 +93,7 @@ def test_what_a_library_raises_is_one_sentence_that_names_the_input(
     def broken(self, *_):
         raise RuntimeError("index out of\nrange in self")
 
-    recipe = trainers.module(trainer, "recipe")
-    kind = next(
-        value for name, value in vars(recipe).items() if name.endswith("Recipe") and name.lower()[0] == trainer[0]
-    )
-    monkeypatch.setattr(kind, "evaluate", broken)
+    monkeypatch.setattr(recipe_class(trainer), "evaluate", broken)
     code, last = checked(trainer, config(trainer, tmp_path, backbone=str(backbone())), capsys)
     assert code == 2
     assert last.endswith("RuntimeError: index out of range in self")

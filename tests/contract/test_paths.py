@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from every_trainer import TRAINERS
 
 from trainables import overrides, paths, trainers
 from trainables.places import COLLECTION, EXAMPLES, MODEL, PAIRS, TEXTS
 
 ROOT = Path(__file__).resolve().parents[2]
-CONFIGS = {
-    path.parent.name: trainers.module(path.parent.name, "config").Config
-    for path in sorted((ROOT / "trainables").glob("*/recipe.py"))
-}
+CONFIGS = {trainer: trainers.module(trainer, "config").Config for trainer in TRAINERS}
 KEYS = [(trainer, key) for trainer, config in CONFIGS.items() for key in paths.places(config)]
 GOOD = {
     EXAMPLES: ("pairs.jsonl", "datasets:json:pairs.jsonl", "datasets:sets"),

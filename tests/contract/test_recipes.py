@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from every_trainer import TRAINERS
 from huggingface_hub import ModelCard
 
 from trainables import again, cli, loop, overrides, trainers
@@ -18,7 +19,6 @@ from trainables.evaluation.retrieval import Retrieval
 from trainables.training_record import TrainingRecord
 
 ROOT = Path(__file__).resolve().parents[2]
-TRAINERS = sorted(path.parent.name for path in (ROOT / "trainables").glob("*/recipe.py"))
 GOLDEN = ROOT / "tests" / "golden"
 
 SMALL = {
@@ -99,7 +99,12 @@ def check_reported(trainer: str, config, outcome, records) -> None:
     """What is declared is all that is reported, at each evaluation and of each split."""
     metrics = trainers.module(trainer, "config").metrics(config)
     assert outcome.state == "complete"
-    assert set(metrics.values()) <= {"maximize", "minimize"}
+    assert sum(metric.cost for metric in metrics.values()) <= 1
+    assert len({metric.label for metric in metrics.values()}) == len(metrics)
+    for metric in metrics.values():
+        assert metric.of is None or (metrics[metric.of].direction == metric.direction and metric.size is not None)
+        items = () if metric.correlation is None else (metric.correlation.one, metric.correlation.other)
+        assert all(name in found for name in items for found in outcome.per_item.values())
     names = {name for name in outcome.values if not name.startswith("train.")}
     assert names == {prefix + name for name in metrics for prefix in ("", "test.", "untrained.", "untrained.test.")}
     assert [r["step"] for r in records] == list(range(config.total_steps + 1))
@@ -224,9 +229,10 @@ def test_batch_is_a_function_of_seed_and_step(trainer, cache, tmp_path) -> None:
         loop.seed_streams(seed, step, 0)
         return repr(recipe.batch(step))
 
-    assert batch(0, 5) == batch(0, 5)
-    assert batch(0, 5) != batch(0, 4)
-    assert batch(0, 5) != batch(1, 5)
+    drawn = batch(0, 5)
+    assert drawn == batch(0, 5)
+    assert drawn != batch(0, 4)
+    assert drawn != batch(1, 5)
 
 
 CARRIED = ROOT / "tests" / "assets" / "carried"
@@ -279,32 +285,39 @@ from pathlib import Path
 import torch, torch.distributed as dist
 from trainables import loop, trainers
 from trainables.context import Context
-from trainables.evaluation.retrieval import Retrieval
 
-trainer, config, folder, store, rank = sys.argv[1:]
+configs, folder, rank = json.loads(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 torch.set_num_threads(1)
-dist.init_process_group("gloo", init_method=f"file://{store}", rank=int(rank), world_size=2)
-seen = []
-context = Context(seed=0, folder=Path(folder), device=torch.device("cpu"), rank=int(rank), world_size=2,
-                  on_records=seen.extend)
-config = trainers.module(trainer, "config").Config.model_validate_json(config)
-outcome = loop.run(trainers.module(trainer, "recipe"), config, context)
-if rank == "0":
-    print(json.dumps({"values": outcome.values, "losses": [r["metrics"].get("train.loss") for r in seen]}))
+dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+for trainer, config in configs.items():
+    seen = []
+    context = Context(seed=0, folder=folder / trainer, device=torch.device("cpu"), rank=rank, world_size=2,
+                      on_records=seen.extend)
+    config = trainers.module(trainer, "config").Config.model_validate(config)
+    outcome = loop.run(trainers.module(trainer, "recipe"), config, context)
+    if rank == 0:
+        found = {"values": outcome.values, "losses": [r["metrics"].get("train.loss") for r in seen]}
+        (folder / f"{trainer}.json").write_text(json.dumps(found))
 dist.destroy_process_group()
 """
 
 
+@pytest.fixture(scope="module")
+def gang_of_two(tmp_path_factory, cache) -> Path:
+    """A folder with what two workers reported, a file for each trainer; the same two processes train them all."""
+    folder = tmp_path_factory.mktemp("gang")
+    configs = json.dumps({trainer: small_config(trainer, cache).model_dump(mode="json") for trainer in TRAINERS})
+    command = [sys.executable, "-c", GANG, configs, str(folder)]
+    gang = [subprocess.Popen([*command, str(rank)], cwd=ROOT) for rank in range(2)]
+    assert [worker.wait(timeout=500) for worker in gang] == [0, 0]
+    return folder
+
+
 @pytest.mark.parametrize("trainer", TRAINERS)
-def test_two_workers_train_as_one(trainer, finished, cache, tmp_path) -> None:
+def test_two_workers_train_as_one(trainer, finished, gang_of_two) -> None:
     """The global batch decides, not the number of workers that share it."""
     whole, records, _ = finished(trainer)
-    config = small_config(trainer, cache)
-    command = [sys.executable, "-c", GANG, trainer, config.model_dump_json(), str(tmp_path), str(tmp_path / "store")]
-    gang = [subprocess.Popen([*command, str(rank)], cwd=ROOT, stdout=subprocess.PIPE, text=True) for rank in range(2)]
-    out = [worker.communicate(timeout=300)[0] for worker in gang]
-    assert [worker.returncode for worker in gang] == [0, 0]
-    shared = json.loads(out[0])
+    shared = json.loads((gang_of_two / f"{trainer}.json").read_text())
     assert shared["losses"][1:] == pytest.approx(list(losses(records).values()), rel=1e-4)
     for name, value in shared["values"].items():
         if name.startswith("untrained."):

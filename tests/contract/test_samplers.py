@@ -23,10 +23,13 @@ from scipy.stats import qmc
 from study import stored
 from study.ledger import Ledger
 from study.protocol.folder import StudyFolder
+from study.protocol.messages import Outcome
+from study.protocol.states import ReplicateState
 from study.sampling import seed_of
 from study.space import explore
 from study.spec import Budget, Objective, Pruner, Study
 from trainables.config import TrainerConfig
+from trainables.report import Metric
 
 SAMPLERS = get_args(Study.model_fields["sampler"].annotation)
 PRUNERS = get_args(Pruner.model_fields["kind"].annotation)
@@ -53,7 +56,8 @@ class ToyConfig(TrainerConfig):
 @pytest.fixture(autouse=True)
 def toy_trainer(monkeypatch) -> None:
     module: Any = types.ModuleType("trainables.toy.config")
-    module.metrics = lambda config: {"ndcg_at_10": "maximize", "flops": "minimize"}
+    gain, cost = Metric(label="gain", meaning="?"), Metric(label="cost", meaning="?", direction="minimize")
+    module.metrics = lambda config: {"ndcg_at_10": gain, "flops": cost}
     monkeypatch.setitem(sys.modules, "trainables.toy", types.ModuleType("trainables.toy"))
     monkeypatch.setitem(sys.modules, "trainables.toy.config", module)
     # The ledger outlives nothing here but itself: what it writes for others, and when, is tested elsewhere.
@@ -116,15 +120,15 @@ class Studied:
         number = self.ledger.ask()
         if number is None:
             return None
-        attempt = self.ledger.begin(number)["attempt"]
+        attempt = self.ledger.begin(number).attempt
         for step in REPORTED:
             stop = self.report(number, attempt, step)
             if stop:
                 break
-        outcome = {
-            "state": "stopped" if stop else "complete", "reason": stop, "step": step, "seconds": 1.0,
-            "values": self.goal(self.ledger._rows[number].params, step), "seconds_per_step": 0.1,
-        }  # fmt: skip
+        outcome = Outcome(
+            ReplicateState.STOPPED if stop else ReplicateState.COMPLETE, stop, step,
+            self.goal(self.ledger._rows[number].params, step), seconds=1.0, seconds_per_step=0.1,
+        )  # fmt: skip
         if not stop:
             self.ledger.replicate_ended(number, attempt, 0, outcome)
         self.ledger.finish(number, attempt, outcome)
@@ -140,7 +144,7 @@ class Studied:
         for _ in range(20):
             self.run_trial()
         number = self.ledger.ask()
-        self.report(number, self.ledger.begin(number)["attempt"], REPORTED[0])
+        self.report(number, self.ledger.begin(number).attempt, REPORTED[0])
         self.die()
         self.open()
         for _ in range(20):
@@ -264,7 +268,7 @@ def test_every_sampler_with_several_objectives(sampler, monkeypatch, tmp_path) -
     ]  # fmt: skip
     assert killed.ledger.best() == front
     killed.ledger.conclude()
-    assert set(killed.ledger.summary()["importances"]) == {"k", "width"}
+    assert set(killed.ledger.summary().importances) == {"k", "width"}
 
 
 def test_quasi_random_points_stand_at_their_place(monkeypatch, tmp_path) -> None:
@@ -276,7 +280,7 @@ def test_quasi_random_points_stand_at_their_place(monkeypatch, tmp_path) -> None
     for _ in range(6):
         studied.run_trial()
     failed = studied.ledger.ask()
-    studied.ledger.finish(failed, studied.ledger.begin(failed)["attempt"], None, "MemoryError: no")
+    studied.ledger.finish(failed, studied.ledger.begin(failed).attempt, None, "MemoryError: no")
     studied.die()
     studied.open(retry_failed=True)
     trials = studied.run()

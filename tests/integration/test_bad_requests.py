@@ -9,11 +9,14 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
 
 import psutil
 import pytest
+
+from study import run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,6 +28,24 @@ def command(folder: Path, *arguments: str, **environment: str) -> subprocess.Com
         [sys.executable, "-m", "study.run", *arguments],
         cwd=folder, env=env | {"PYTHONPATH": str(ROOT)} | environment, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch, capsys) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The same in this process, for what is refused before anything is started."""
+
+    def ask(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        try:
+            code = run.main(list(arguments))
+        except SystemExit as ended:
+            code = ended.code
+        return subprocess.CompletedProcess(arguments, code, *capsys.readouterr())
+
+    return ask
 
 
 def checks_of(folder: Path) -> list[int]:
@@ -90,13 +111,23 @@ REQUESTS = [
     (["splade_k_search", "--checkpoints", "s3://u:secret@x/y"], r"--checkpoints s3://\.\.\.: credentials in a URI"),
     (["angle_split_search", "--set", "dims=[8,15]"], r"dims=\[8, 15\]: 15 is odd"),
     (["angle_split_search", "--set", "dims=[32,16]"], r"dims=\[32, 16\]: prefixes must ascend, each once: \[16, 32\]"),
+]  # fmt: skip
+ADDRESSES = [
     (["splade_k_search", "--address", "127.0.0.1:1"], "--address 127.0.0.1:1: no Ray cluster answers there"),
     (["splade_k_search", "--address", "ray://x:1"], "--address ray://x:1: give HOST:PORT"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("arguments", "message"), REQUESTS, ids=[" ".join(r[0]) or "nothing" for r in REQUESTS])
-def test_request(tmp_path, arguments, message) -> None:
+def test_request(tmp_path, asked, arguments, message) -> None:
+    refused(asked(*arguments), message)
+    assert checks_of(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"), [*ADDRESSES, REQUESTS[0]], ids=["no cluster", "no address", "unknown study"]
+)
+def test_request_on_the_command_line(tmp_path, arguments, message) -> None:
     refused(command(tmp_path, *arguments), message)
     assert checks_of(tmp_path) == []
 
@@ -123,9 +154,9 @@ FILES = [
 
 
 @pytest.mark.parametrize(("text", "message"), [f[1:] for f in FILES], ids=[f[0] for f in FILES])
-def test_study_file(tmp_path, text, message) -> None:
+def test_study_file(tmp_path, asked, text, message) -> None:
     (tmp_path / "mine.py").write_text(text)
-    refused(command(tmp_path, "mine.py"), message)
+    refused(asked("mine.py"), message)
 
 
 def beir(folder: Path, document: str = "d1") -> Path:
@@ -216,11 +247,11 @@ def test_nodes_that_the_cluster_lacks(inputs) -> None:
     refused(command(inputs, *arguments), "accelerator H100, labels {'zone': 'b'}\\), the cluster has")
 
 
-def test_tracking_server_that_does_not_answer(tmp_path) -> None:
+def test_tracking_server_that_does_not_answer(asked) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         uri = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        refused(command(tmp_path, "splade_k_search", "--tracking-uri", uri), "tracking URI")
+        refused(asked("splade_k_search", "--tracking-uri", uri), "tracking URI")
 
 
 LEDGERS = [
@@ -239,43 +270,43 @@ LEDGERS = [
 
 
 @pytest.mark.parametrize(("spoilt", "message"), [case[1:] for case in LEDGERS], ids=[case[0] for case in LEDGERS])
-def test_ledger_that_cannot_be_opened(tmp_path, postgres, spoilt, message) -> None:
+def test_ledger_that_cannot_be_opened(tmp_path, asked, postgres, spoilt, message) -> None:
     with postgres.database() as url:
         for done in (
-            command(tmp_path, "splade_k_search", "--dry-run", "--ledger", spoilt(url)),
-            command(tmp_path, "splade_k_search", STUDY_LEDGER=spoilt(url)),
+            asked("splade_k_search", "--dry-run", "--ledger", spoilt(url)),
+            asked("splade_k_search", STUDY_LEDGER=spoilt(url)),
         ):
             refused(done, rf"^error: --ledger postgresql\S*//study:\*\*\*@127.0.0.1:\S*: .*{message}.*\n$")
             assert "hunter2" not in done.stdout + done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_storage_that_cannot_be_written(tmp_path) -> None:
+def test_storage_that_cannot_be_written(tmp_path, asked) -> None:
     (tmp_path / "file").write_text("")
-    refused(command(tmp_path, "splade_k_search", "--storage", "file/below"), "--storage .*: cannot write there")
+    refused(asked("splade_k_search", "--storage", "file/below"), "--storage .*: cannot write there")
 
 
-def test_ledger_of_another_study_and_of_a_newer_format(tmp_path) -> None:
+def test_ledger_of_another_study_and_of_a_newer_format(tmp_path, asked) -> None:
     import optuna
 
     storage = tmp_path / "studies" / "splade_k_search"
     storage.mkdir(parents=True)
     other = optuna.create_study(study_name="splade_k_search", storage=f"sqlite:///{storage / 'ledger.db'}")
-    refused(command(tmp_path, "splade_k_search"), "not .* ledger of this platform")
+    refused(asked("splade_k_search"), "not .* ledger of this platform")
     other.set_user_attr("format", 99)
     other.set_user_attr("definition", {})
-    refused(command(tmp_path, "splade_k_search"), "format 99.*--fresh")
+    refused(asked("splade_k_search"), "format 99.*--fresh")
 
 
-def test_fresh_does_not_carry_on_what_another_ledger_holds(tmp_path) -> None:
+def test_fresh_does_not_carry_on_what_another_ledger_holds(tmp_path, asked) -> None:
     import optuna
 
     url = f"sqlite:///{tmp_path / 'shared.db'}"
     optuna.create_study(study_name="splade_k_search", storage=url)
-    refused(command(tmp_path, "splade_k_search", "--fresh", "--ledger", url), "--fresh: .* already has a study")
+    refused(asked("splade_k_search", "--fresh", "--ledger", url), "--fresh: .* already has a study")
 
 
-def test_changed_study_names_the_key(tmp_path) -> None:
+def test_changed_study_names_the_key(tmp_path, asked) -> None:
     from study import spec, stored
     from study.protocol.folder import StudyFolder
 
@@ -283,18 +314,18 @@ def test_changed_study_names_the_key(tmp_path) -> None:
     storage.mkdir(parents=True)
     _, begun = spec.load(spec.available()["splade_k_search"], None, {}, {})
     stored.open_study(stored.default_url(StudyFolder(storage)), "splade_k_search", begun)
-    done = command(tmp_path, "splade_k_search", "--set", "steps=7")
+    done = asked("splade_k_search", "--set", "steps=7")
     refused(done, r"config\.steps was \d+, now 7.*--fresh")
 
 
-def test_ledger_whose_journal_is_elsewhere(tmp_path) -> None:
+def test_ledger_whose_journal_is_elsewhere(tmp_path, asked) -> None:
     """Without its steps and results on record the study would be carried on as if there had been none."""
     from study import spec, stored
 
     url = f"sqlite:///{tmp_path / 'kept.db'}"
     _, begun = spec.load(spec.available()["splade_k_search"], None, {}, {})
     stored.open_study(url, "splade_k_search", begun).ask()
-    done = command(tmp_path, "splade_k_search", "--ledger", url)
+    done = asked("splade_k_search", "--ledger", url)
     refused(done, "--storage .*: the ledger has trials of splade_k_search whose journal is not there")
 
 

@@ -19,6 +19,7 @@ from mlflow.tracking import MlflowClient
 from study import evaluate
 from study.comparison import Measured, compare
 from study.lock import Lock
+from study.protocol.summary import StudySummary, read
 from study.significance import holm, mean
 from trainables import encoders
 from trainables.data.config import EvaluationData
@@ -99,10 +100,10 @@ def test_results_are_those_of_the_evaluation_in_memory(made: Path, capsys) -> No
 
 def recorded(made: Path, content: dict[str, Any]) -> None:
     """MLflow has every mean over replicates, once although it was recorded twice, and the tables."""
-    summary = json.loads((made / "storage" / "summary.json").read_text())
-    client = MlflowClient(summary["mlflow"]["tracking_uri"])
+    summary = read(made / "storage" / "summary.json")
+    client = MlflowClient(summary.tracking.uri)
     for trial in content["trials"]:
-        run_id = summary["trials"][trial["number"]]["mlflow_run_id"]
+        run_id = summary.trials[trial["number"]].run_id
         wanted = {
             f"suite.{collection}.{metric}": [(30, value)]
             for collection, values in trial["datasets"].items()
@@ -110,7 +111,7 @@ def recorded(made: Path, content: dict[str, Any]) -> None:
         }
         found = {name: client.get_metric_history(run_id, name) for name in client.get_run(run_id).data.metrics}
         assert {name: [(point.step, point.value) for point in points] for name, points in found.items()} == wanted
-    tables = client.list_artifacts(summary["mlflow"]["parent_run_id"], "evaluation")
+    tables = client.list_artifacts(summary.tracking.run_id, "evaluation")
     assert [file.path for file in tables] == ["evaluation/suite.json", "evaluation/suite.md"]
 
 
@@ -119,12 +120,11 @@ def test_a_tracking_store_that_is_away_loses_nothing(tmp_path: Path, made: Path,
     storage = tmp_path / "storage"
     shutil.copytree(made / "storage", storage)
     results = [Measured(0, 0, "one", {"ndcg_at_10": 0.5}, {"ndcg_at_10": {"q": 0.5}})]
-    summary = json.loads((storage / "summary.json").read_text())
-    summary["mlflow"]["tracking_uri"] = "http://ada:***@127.0.0.1:9"
+    summary = recorded_at("http://ada:***@127.0.0.1:9", read(storage / "summary.json"))
     uri = evaluate.tracking_uri("http://ada:secret@127.0.0.1:9", summary)
     page = storage / "page.md"
     page.touch()
-    evaluate._record(uri, summary, summary["trials"][:1], "s", {0: 1}, results, page, evaluate.Screen())
+    evaluate._record(uri, summary, summary.trials[:1], "s", {0: 1}, results, page, evaluate.Screen())
     said = capsys.readouterr().err
     assert "not recorded in MLflow: no server answers at tracking URI" in said
     assert "the same command tries again" in said
@@ -138,6 +138,10 @@ def test_an_evaluation_that_is_killed_is_carried_on(tmp_path: Path) -> None:
     evaluation.story(tmp_path, passages=6_000, queries=40, workers=2, sample=5)
 
 
+def recorded_at(uri: str, summary: StudySummary) -> StudySummary:
+    return summary.model_copy(update={"tracking": summary.tracking.model_copy(update={"uri": uri})})
+
+
 def in_memory(made: Path, trial: int, replicate: int, dataset: str) -> dict[str, float]:
     model = made / "storage" / "trials" / f"{trial:04d}" / f"replicate-{replicate}" / "model"
     encoder = Encoder.open(model, CONFIG, torch.device("cpu"))
@@ -149,10 +153,10 @@ def in_memory(made: Path, trial: int, replicate: int, dataset: str) -> dict[str,
 
 def test_runs_are_looked_for_where_the_study_has_them(made: Path, monkeypatch) -> None:
     """A variable that names another server, or a password that is not on record, leads to no other place."""
-    summary = json.loads((made / "storage" / "summary.json").read_text())
+    summary = read(made / "storage" / "summary.json")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://elsewhere:5000")
-    assert evaluate.tracking_uri(None, summary) == summary["mlflow"]["tracking_uri"]
-    summary["mlflow"]["tracking_uri"] = "postgresql+psycopg2://me:***@host/runs"
+    assert evaluate.tracking_uri(None, summary) == summary.tracking.uri
+    summary = recorded_at("postgresql+psycopg2://me:***@host/runs", summary)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://me:secret@host/runs")
     assert evaluate.tracking_uri(None, summary) == "postgresql+psycopg2://me:secret@host/runs"
     with pytest.raises(ValueError, match=r"^--tracking-uri http://other: the runs of made are at postgresql"):
@@ -230,6 +234,6 @@ def test_equal_trials_do_not_differ() -> None:
 
 
 def test_every_metric_of_a_suite_is_measured_in_memory_too() -> None:
-    from study.suites import SUITES
+    from trainables.evaluation.suites import SUITES
 
     assert SUITES["beir13"].metrics == METRICS

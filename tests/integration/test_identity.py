@@ -10,7 +10,7 @@ import threading
 import types
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,9 @@ from study.lease import Deposed, Holder, Lease
 from study.ledger import Ledger
 from study.lock import Held
 from study.protocol.folder import StudyFolder
+from study.protocol.messages import Outcome
+from study.protocol.states import ReplicateState
+from study.protocol.summary import read
 from study.run import Session
 from study.stored import Refused, default_url, existing_study, open_study
 from trainables.checkpoints import NAMES, Checkpoints
@@ -60,19 +63,18 @@ def trained(ledger: Ledger, value: float = 0.5, end: bool = True) -> int:
     number = ledger.ask()
     assert number is not None
     begun = ledger.begin(number)
-    place = Path(begun["folder"]) / "replicate-0"
+    place = Path(begun.folder) / "replicate-0"
     made = place / ("model" if end else "step-00000002")
     made.mkdir(parents=True)
     if not end:
-        (made / "manifest.json").write_text(json.dumps({"step": 2, "study": begun["study"], "sha256": {}}))
+        (made / "manifest.json").write_text(json.dumps({"step": 2, "study": begun.study, "sha256": {}}))
         return number
     (made / "config.json").write_text(str(value))
-    outcome = {"state": "complete", "reason": None, "step": 4, "values": {"ndcg_at_10": value}, "per_item": {},
-               "seconds": 1.0, "seconds_per_step": 0.25}  # fmt: skip
-    (place / "result.json").write_text(json.dumps(outcome | {"study": begun["study"]}))
-    ledger.report(number, begun["attempt"], 0, [{"step": 4, "time": 1000, "metrics": {"ndcg_at_10": value}}])
-    ledger.replicate_ended(number, begun["attempt"], 0, outcome)
-    ledger.finish(number, begun["attempt"], outcome)
+    outcome = Outcome(ReplicateState.COMPLETE, None, 4, {"ndcg_at_10": value}, {}, seconds=1.0, seconds_per_step=0.25)
+    (place / "result.json").write_text(json.dumps(asdict(outcome) | {"study": begun.study}))
+    ledger.report(number, begun.attempt, 0, [{"step": 4, "time": 1000, "metrics": {"ndcg_at_10": value}}])
+    ledger.replicate_ended(number, begun.attempt, 0, outcome)
+    ledger.finish(number, begun.attempt, outcome)
     return number
 
 
@@ -93,15 +95,7 @@ def half_done(name: str, storage: Path, **more) -> str:
     trained(ledger)
     number = trained(ledger, end=False)
     ledger.halt("stopped")
-    stopped = {
-        "state": "stopped",
-        "reason": "stopped",
-        "step": 2,
-        "values": {},
-        "seconds": 1.0,
-        "seconds_per_step": 0.5,
-    }
-    ledger.finish(number, 1, stopped)
+    ledger.finish(number, 1, Outcome(ReplicateState.STOPPED, "stopped", 2, {}, seconds=1.0, seconds_per_step=0.5))
     ledger.conclude()
     ledger.close([], 0)
     return ledger.id
@@ -243,7 +237,7 @@ def test_what_is_damaged_in_a_trial_s_folder_is_nobody_s(folder, file, content, 
     ledger = opened("one", folder / "x")
     assert ledger.ask() == 1
     begun = ledger.begin(1)
-    checkpoints = Checkpoints(Path(begun["folder"]) / "replicate-0", begun["attempt"], begun["study"])
+    checkpoints = Checkpoints(Path(begun.folder) / "replicate-0", begun.attempt, begun.study)
     assert (checkpoints.result(), checkpoints.newest()) == (None, None)
     ledger.close([], 0)
 
@@ -471,15 +465,14 @@ def test_a_head_that_was_replaced_writes_nothing_and_stops_its_gangs(folder) -> 
         ledger.report(number, 1, 0, [{"step": 4, "time": 1, "metrics": {"ndcg_at_10": 0.5}}])
     assert ledger.halted()
     assert ledger.ask() is None
-    assert ledger.begin(number) == {"state": "interrupted"}
+    assert ledger.begin(number) is None
     assert ledger.describe(number, 1, 0, {}) == told
-    ended = {"state": "complete", "reason": None, "step": 4, "values": {"ndcg_at_10": 0.5}, "seconds": 1.0,
-             "seconds_per_step": 0.25}  # fmt: skip
+    ended = Outcome(ReplicateState.COMPLETE, None, 4, {"ndcg_at_10": 0.5}, seconds=1.0, seconds_per_step=0.25)
     assert ledger.replicate_ended(number, 1, 0, ended) is False
     assert ledger.finish(number, 1, ended) == "interrupted"
     assert ledger.abandon(number, "lost") == "interrupted"
     assert ledger.lost() == told
-    assert ledger.conclude()["status"] == "interrupted"
+    assert ledger.conclude().status == "interrupted"
     ledger.close([("report.html", "report")], 0)
     assert (folder / "x" / "journal.jsonl").read_bytes() == entries
     new.check()
@@ -525,8 +518,8 @@ def test_a_moved_folder_carries_on_with_its_models(folder, command, ids) -> None
     (folder / "a").rename(folder / "b")
     assert command("one.py", "--storage", "b", "--trials", "3").launched
     ledger = opened("one", folder / "b")
-    trials = ledger.summary()["trials"]
-    assert [t["checkpoint"] for t in trials] == [
+    trials = ledger.summary().trials
+    assert [t.checkpoint for t in trials] == [
         "trials/0000/replicate-0/model",
         "trials/0001/replicate-0/step-00000002",
     ]
@@ -546,10 +539,12 @@ def test_a_moved_folder_carries_on_with_its_models(folder, command, ids) -> None
 def test_the_answer_of_a_moved_folder_names_its_model_where_it_is(folder) -> None:
     """Also where an earlier version put an absolute path on record, of a study that is never opened again."""
     finished("one", folder / "a")
-    summary = json.loads((folder / "a" / "summary.json").read_text())
-    (best,) = summary["best"]
-    old = summary["trials"][best]["checkpoint"]
-    summary["trials"][best]["checkpoint"] = str(folder / "a" / old)
+    summary = read(folder / "a" / "summary.json")
+    (best,) = summary.best
+    old = summary.trials[best].checkpoint
+    trials = list(summary.trials)
+    trials[best] = trials[best].model_copy(update={"checkpoint": str(folder / "a" / old)})
+    summary = summary.model_copy(update={"trials": tuple(trials)})
     (folder / "a").rename(folder / "b")
     assert f"best model: {folder / 'b' / old}\n" in final_text(summary, StudyFolder(folder / "b"))
 
@@ -587,7 +582,7 @@ def test_copies_on_two_hosts_are_told_apart_by_mlflow(folder, command, monkeypat
     assert_refused(
         done, name, f"carried on in {there} on node-b", "its run at sqlite:///", "delete the tag study.launch"
     )
-    run_id = json.loads((here / "summary.json").read_text())["mlflow"]["parent_run_id"]
+    run_id = json.loads((here / "summary.json").read_text())["tracking"]["run_id"]
     connect(tracking).delete_tag(run_id, "study.launch")
     assert command(*arguments, str(here)).launched
 
@@ -605,7 +600,7 @@ def test_an_answer_at_once_needs_what_mlflow_has(folder, command) -> None:
     done = command("one.py")
     assert (done.code, done.launched) == (0, False)
     assert command("one.py", "--tracking-uri", f"sqlite:///{folder / 'other.db'}").launched
-    run_id = json.loads((folder / "studies" / "one" / "summary.json").read_text())["mlflow"]["parent_run_id"]
+    run_id = json.loads((folder / "studies" / "one" / "summary.json").read_text())["tracking"]["run_id"]
     client = connect(tracking)
     client.delete_run(run_id)
     assert command("one.py").launched

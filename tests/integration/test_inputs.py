@@ -13,6 +13,8 @@ import pytest
 from study import inputs, moved, run, stored
 from study.ledger import Ledger
 from study.protocol.folder import StudyFolder
+from study.protocol.messages import Outcome
+from study.protocol.states import ReplicateState
 from study.space import explore
 from study.spec import Budget, Objective, Study
 from trainables import cli, paths
@@ -176,14 +178,11 @@ class Launch:
         """(parameters on record, config of the gang) of the next trial, which ends at once."""
         number = self.ledger.ask()
         begun = self.ledger.begin(number)
-        outcome = {
-            "state": "complete", "reason": None, "values": {"ndcg_at_10": 0.5}, "step": 3, "seconds": 1.0,
-            "seconds_per_step": 0.1,
-        }  # fmt: skip
+        outcome = Outcome(ReplicateState.COMPLETE, None, 3, {"ndcg_at_10": 0.5}, seconds=1.0, seconds_per_step=0.1)
         if error is None:
-            self.ledger.replicate_ended(number, begun["attempt"], 0, outcome)
-        self.ledger.finish(number, begun["attempt"], None if error else outcome, error)
-        return self.ledger._rows[number].params, begun["config"]
+            self.ledger.replicate_ended(number, begun.attempt, 0, outcome)
+        self.ledger.finish(number, begun.attempt, None if error else outcome, error)
+        return self.ledger._rows[number].params, begun.config
 
     def end(self) -> None:
         self.ledger.conclude()
@@ -339,7 +338,7 @@ def test_a_study_that_made_a_step_is_not_begun_again(tmp_path) -> None:
     storage.mkdir()
     first = Launch(here, storage)
     number = first.ledger.ask()
-    attempt = first.ledger.begin(number)["attempt"]
+    attempt = first.ledger.begin(number).attempt
     first.ledger.report(number, attempt, 0, [{"step": 1, "time": 1, "metrics": {"train.loss": 1.0}}])
     first.ledger.finish(number, attempt, None, "RuntimeError: later")
     first.end()

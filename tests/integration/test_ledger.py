@@ -8,6 +8,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,10 +21,15 @@ from study.evaluate import trial_configs
 from study.ledger import FUTILE, Ledger
 from study.lock import Held
 from study.protocol.folder import StudyFolder
+from study.protocol.journal import Ended, Metrics
+from study.protocol.messages import HandOut, Outcome
+from study.protocol.states import ReplicateState
 from study.space import explore
 from study.spec import Budget, Objective, Pruner, Resources, Study
 from study.stored import Refused, default_url, existing_study, outlook
+from study.tracking_runs import status_of
 from trainables.config import TrainerConfig
+from trainables.report import Metric
 
 
 class ToyConfig(TrainerConfig):
@@ -46,7 +52,8 @@ class Picky(ToyConfig):
 def toy_trainer(monkeypatch):
     """A trainer of which only the config exists: the ledger never trains."""
     module = types.ModuleType("trainables.toy.config")
-    module.metrics = lambda config: {"ndcg_at_10": "maximize", "flops": "minimize"}
+    gain, cost = Metric(label="gain", meaning="?"), Metric(label="cost", meaning="?", direction="minimize")
+    module.metrics = lambda config: {"ndcg_at_10": gain, "flops": cost}
     package = types.ModuleType("trainables.toy")
     package.config = module
     monkeypatch.setitem(sys.modules, "trainables.toy", package)
@@ -101,10 +108,8 @@ def record(step: int, **metrics: float) -> dict:
     return {"step": step, "time": 1000 + step, "metrics": metrics}
 
 
-def outcome(state: str, step: int = 10, reason: str | None = None, **values: float) -> dict:
-    return {
-        "state": state, "reason": reason, "step": step, "values": values, "seconds": 5.0, "seconds_per_step": 0.5,
-    }  # fmt: skip
+def outcome(state: str, step: int = 10, reason: str | None = None, **values: float) -> Outcome:
+    return Outcome(ReplicateState(state), reason, step, values, seconds=5.0, seconds_per_step=0.5)
 
 
 def trial_of(ledger: Ledger, number: int) -> optuna.trial.FrozenTrial:
@@ -113,7 +118,7 @@ def trial_of(ledger: Ledger, number: int) -> optuna.trial.FrozenTrial:
 
 def run_trial(ledger: Ledger, value: float = 0.5, state: str = "complete", **more) -> int:
     number = ledger.ask()
-    attempt = ledger.begin(number)["attempt"]
+    attempt = ledger.begin(number).attempt
     ended = outcome(state, ndcg_at_10=value, **more)
     ledger.replicate_ended(number, attempt, 0, ended)
     ledger.finish(number, attempt, ended)
@@ -137,13 +142,13 @@ def test_endings(tmp_path, how, state, told, status, reason) -> None:
     ledger = opened(tmp_path, study)
     first = ledger.ask()
     begun = ledger.begin(first)
-    ledger.report(first, begun["attempt"], 0, [record(4, ndcg_at_10=0.9)])
+    ledger.report(first, begun.attempt, 0, [record(4, ndcg_at_10=0.9)])
     good = outcome("complete", ndcg_at_10=0.9)
     ledger.replicate_ended(first, 1, 0, good)
     ledger.finish(first, 1, good)
 
     number = ledger.ask()
-    attempt = ledger.begin(number)["attempt"]
+    attempt = ledger.begin(number).attempt
     match how:
         case "complete" | "nan objective":
             ended = outcome("complete", ndcg_at_10=0.4 if how == "complete" else float("nan"))
@@ -162,40 +167,38 @@ def test_endings(tmp_path, how, state, told, status, reason) -> None:
         case "lost gang":
             ledger.abandon(number, reason)
 
-    row = ledger.summary()["trials"][number]
-    assert row["state"] == state
-    assert (row["reason"] or "").startswith(reason or "")
+    row = ledger.summary().trials[number]
+    assert row.state == state
+    assert (row.reason or "").startswith(reason or "")
     trial = trial_of(ledger, number)
     assert trial.state.name == told
     if how == "pruned":
         assert trial.intermediate_values == {4: 0.1}
-        assert row["saved_worker_seconds"] == pytest.approx(6 * 0.5)
+        assert row.saved_worker_seconds == pytest.approx(6 * 0.5)
     constraint = trial.system_attrs.get("constraints:collapse")
     assert constraint == {"collapsed": 1.0, "failed": None}.get(state, -1.0)
-    end = [e for _, e in ledger.journal.read() if e["op"] == "end" and e["trial"] == number]
-    assert [e["status"] for e in end] == [status]
-    assert end[0]["tags"]["state"] == state
-    assert end[0]["tags"].get("stop.reason", "").startswith(reason or "")
+    (end,) = (e for _, e in ledger.journal.read() if isinstance(e, Ended) and e.trial == number)
+    assert (end.state, end.reason, status_of(end.state)) == (state, row.reason, status)
     assert json.loads((tmp_path / "summary.json").read_text())["trials"][number]["state"] == state
 
 
 def test_interrupted_trial_stays_open_and_comes_first(tmp_path) -> None:
     ledger = opened(tmp_path)
     number = ledger.ask()
-    params = ledger.summary()["trials"][0]["params"]
-    attempt = ledger.begin(number)["attempt"]
+    params = ledger.summary().trials[0].params
+    attempt = ledger.begin(number).attempt
     ledger.halt("interrupted")
     assert ledger.report(number, attempt, 0, [record(1, **{"train.loss": 2.0})]) == "interrupted"
     assert ledger.finish(number, attempt, outcome("stopped", step=1, reason="interrupted")) == "interrupted"
     assert ledger.ask() is None
-    assert ledger.conclude()["status"] == "interrupted"
+    assert ledger.conclude().status == "interrupted"
     assert trial_of(ledger, number).state.name == "RUNNING"
     ledger.close([], 0)
 
     again = opened(tmp_path)
     assert again.ask() == number
-    assert again.begin(number)["attempt"] == 2
-    assert again.summary()["trials"][0]["params"] == params
+    assert again.begin(number).attempt == 2
+    assert again.summary().trials[0].params == params
     assert again.ask() == 1
 
 
@@ -203,7 +206,7 @@ def test_kill_at_any_moment_repeats_the_undisturbed_sequence(tmp_path) -> None:
     whole = opened(tmp_path / "whole")
     for value in (0.1, 0.4, 0.3, 0.2):
         run_trial(whole, value)
-    wanted = [t["params"] for t in whole.summary()["trials"]]
+    wanted = [t.params for t in whole.summary().trials]
     assert whole.ask() is None
 
     storage = tmp_path / "killed"
@@ -222,8 +225,8 @@ def test_kill_at_any_moment_repeats_the_undisturbed_sequence(tmp_path) -> None:
     dies(ledger)
     ledger = opened(storage)
     assert run_trial(ledger, 0.2) == 3
-    assert [t["params"] for t in ledger.summary()["trials"]] == wanted
-    assert [t["state"] for t in ledger.summary()["trials"]] == ["complete"] * 4
+    assert [t.params for t in ledger.summary().trials] == wanted
+    assert [t.state for t in ledger.summary().trials] == ["complete"] * 4
     assert ledger.ask() is None
 
 
@@ -233,7 +236,7 @@ def test_the_sequence_of_trials_is_that_of_sqlite(tmp_path) -> None:
     for ledger in ledgers:
         for value in (0.1, 0.4, 0.3, 0.2):
             run_trial(ledger, value)
-    here, file = ([t["params"] for t in ledger.summary()["trials"]] for ledger in ledgers)
+    here, file = ([t.params for t in ledger.summary().trials] for ledger in ledgers)
     assert here == file
 
 
@@ -250,10 +253,10 @@ def test_studies_of_different_names_share_a_database(tmp_path) -> None:
         dies(alive)
     again = opened(tmp_path / "one", url=url)
     assert again.ask() == number == 1
-    assert [t["values"].get("ndcg_at_10") for t in again.summary()["trials"]] == [0.4, None]
+    assert [t.values.get("ndcg_at_10") for t in again.summary().trials] == [0.4, None]
     again = Ledger("second", "embedded", toy(budget=Budget(trials=1)), StudyFolder(other), url)
     assert again.ask() is None
-    assert [t["values"]["ndcg_at_10"] for t in again.summary()["trials"]] == [0.9]
+    assert [t.values["ndcg_at_10"] for t in again.summary().trials] == [0.9]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -269,11 +272,11 @@ def test_values_that_are_no_numbers_are_kept(tmp_path, value) -> None:
     assert ledger.finish(number, 1, ended) == "complete"
     dies(ledger)
     again = opened(tmp_path, toy(pruner=Pruner(kind="median", startup_trials=1)))
-    (kept,) = (e["records"] for _, e in again.journal.read() if e["op"] == "metrics")
+    (kept,) = (e.records for _, e in again.journal.read() if isinstance(e, Metrics))
     assert [repr(r["metrics"]["ndcg_at_10"]) for r in kept] == [repr(value), "0.6"]
     assert trial_of(again, number).intermediate_values == {5: 0.6}
     assert json.loads((tmp_path / "summary.json").read_text())["trials"][number]["values"]["flops"] is None
-    assert again.summary()["best"] == [number]
+    assert again.summary().best == (number,)
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
@@ -294,7 +297,7 @@ def test_a_server_that_hung_up_is_called_again(tmp_path, postgres) -> None:
 def test_killed_between_end_and_tell(tmp_path) -> None:
     ledger = opened(tmp_path)
     number = ledger.ask()
-    attempt = ledger.begin(number)["attempt"]
+    attempt = ledger.begin(number).attempt
     ended = outcome("complete", ndcg_at_10=0.5)
     ledger.replicate_ended(number, attempt, 0, ended)
     ledger._study.tell = lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt)
@@ -303,14 +306,14 @@ def test_killed_between_end_and_tell(tmp_path) -> None:
     dies(ledger)
     again = opened(tmp_path)
     assert trial_of(again, number).state.name == "COMPLETE"
-    assert sum(e["op"] == "end" for _, e in again.journal.read()) == 1
+    assert sum(isinstance(e, Ended) for _, e in again.journal.read()) == 1
     assert again.ask() == 1
 
 
 def test_older_attempt_is_refused(tmp_path) -> None:
     ledger = opened(tmp_path)
     number = ledger.ask()
-    old, new = ledger.begin(number)["attempt"], ledger.begin(number)["attempt"]
+    old, new = ledger.begin(number).attempt, ledger.begin(number).attempt
     assert (old, new) == (1, 2)
     assert ledger.report(number, old, 0, [record(1, **{"train.loss": 1.0})]) == "superseded by attempt 2"
     assert ledger.journal.high_water(number, 0) == -1
@@ -329,7 +332,7 @@ def test_steps_are_kept_once_whatever_is_sent_again(tmp_path) -> None:
     again.ask()
     again.begin(number)
     again.report(number, 2, 0, [record(s, **{"train.loss": -1.0}) for s in (2, 3, 4)])
-    kept = [r for _, e in again.journal.read() if e["op"] == "metrics" for r in e["records"]]
+    kept = [r for _, e in again.journal.read() if isinstance(e, Metrics) for r in e.records]
     assert [(r["step"], r["metrics"]["train.loss"]) for r in kept] == [(1, 1.0), (2, 2.0), (3, 3.0), (4, -1.0)]
 
 
@@ -348,7 +351,7 @@ def test_resumed_trial_that_was_pruned_is_told_again(tmp_path) -> None:
     dies(ledger)
     again = opened(tmp_path, study)
     assert again.ask() == number
-    assert again.begin(number)["attempt"] == 2
+    assert again.begin(number).attempt == 2
     assert again.report(number, 2, 0, [record(4, ndcg_at_10=0.1)]) == answer
 
 
@@ -356,15 +359,15 @@ def test_replicates_are_averaged_and_all_kept(tmp_path) -> None:
     ledger = opened(tmp_path, toy(replicates=3))
     number = ledger.ask()
     begun = ledger.begin(number)
-    assert begun["seeds"] == [0, 1, 2]
+    assert begun.seeds == (0, 1, 2)
     for replicate, value in enumerate((0.1, 0.2, 0.6)):
         ended = outcome("complete", ndcg_at_10=value)
         assert ledger.replicate_ended(number, 1, replicate, ended) is (replicate < 2)
     ledger.finish(number, 1, ended)
-    row = ledger.summary()["trials"][0]
-    assert row["values"]["ndcg_at_10"] == pytest.approx(0.3)
-    assert [(r["seed"], r["values"]["ndcg_at_10"]) for r in row["replicates"]] == [(0, 0.1), (1, 0.2), (2, 0.6)]
-    assert row["steps"] == row["planned_steps"] == 30
+    row = ledger.summary().trials[0]
+    assert row.values["ndcg_at_10"] == pytest.approx(0.3)
+    assert [(r.seed, r.values["ndcg_at_10"]) for r in row.replicates] == [(0, 0.1), (1, 0.2), (2, 0.6)]
+    assert row.steps == row.planned_steps == 30
     assert trial_of(ledger, 0).value == pytest.approx(0.3)
 
 
@@ -382,8 +385,8 @@ def test_points_come_first_and_retries_take_none_of_them(tmp_path) -> None:
     for _ in range(3):
         run_trial(again)
     assert again.ask() is None
-    rows = again.summary()["trials"]
-    assert [(r["params"]["k"], r["state"], r["retry_of"]) for r in rows] == [
+    rows = again.summary().trials
+    assert [(r.params["k"], r.state, r.retry_of) for r in rows] == [
         (1.0, "complete", None), (2.0, "failed", None), (2.0, "complete", 1), (4.0, "complete", None),
         (rows[4]["params"]["k"], "complete", None),
     ]  # fmt: skip
@@ -398,13 +401,13 @@ def test_a_control_stands_beside_the_search(tmp_path) -> None:
     )  # fmt: skip
     ledger = opened(tmp_path, study)
     number = ledger.ask()
-    assert ledger.begin(number)["config"]["width"] == 100
+    assert ledger.begin(number).config["width"] == 100
     ledger.finish(number, 1, None, "OutOfMemoryError: no")
     ledger.conclude()
     ledger.close([], 0)
     again = opened(tmp_path, study, retry_failed=True)
     number = again.ask()
-    config = again.begin(number)["config"]
+    config = again.begin(number).config
     assert (config["width"], config["batch_size"], config["k"]) == (100, 4, 1.0)
     assert again.report(number, 1, 0, [record(1, ndcg_at_10=0.9)]) is None
     ended = outcome("complete", ndcg_at_10=0.9)
@@ -414,16 +417,16 @@ def test_a_control_stands_beside_the_search(tmp_path) -> None:
         run_trial(again, value)
     assert again.ask() is None
     summary = again.conclude()
-    assert [(t["control"], t["state"]) for t in summary["trials"][:3]] == [
+    assert [(t.control, t.state) for t in summary.trials[:3]] == [
         (True, "failed"), (True, "complete"), (False, "complete"),
     ]  # fmt: skip
-    assert summary["trials"][1]["params"] == {"width": 100, "batch_size": 4}
-    assert summary["trials"][2]["params"] == {"k": 2.0, "width": 2}
-    assert all(set(t["params"]) == {"k", "width"} for t in summary["trials"][2:])
+    assert summary.trials[1].params == {"width": 100, "batch_size": 4}
+    assert summary.trials[2].params == {"k": 2.0, "width": 2}
+    assert all(set(t.params) == {"k", "width"} for t in summary.trials[2:])
     assert trial_of(again, 1).intermediate_values == {}
-    assert summary["trials"][summary["best"][0]]["values"]["ndcg_at_10"] == 0.6
-    assert set(summary["importances"]) == {"k", "width"}
-    assert sum(summary["importances"].values()) == pytest.approx(1)
+    assert summary.trials[summary.best[0]].values["ndcg_at_10"] == 0.6
+    assert set(summary.importances) == {"k", "width"}
+    assert sum(summary.importances.values()) == pytest.approx(1)
 
 
 def test_parameters_of_a_conditional_space_are_sampled_together(tmp_path) -> None:
@@ -437,12 +440,12 @@ def test_parameters_of_a_conditional_space_are_sampled_together(tmp_path) -> Non
     ledger = opened(tmp_path, study)
     for _ in range(40):
         number = ledger.ask()
-        params = ledger.summary()["trials"][number]["params"]
-        attempt = ledger.begin(number)["attempt"]
+        params = ledger.summary().trials[number].params
+        attempt = ledger.begin(number).attempt
         ended = outcome("complete", ndcg_at_10=-abs(params.get("width", 1000) - 50))
         ledger.replicate_ended(number, attempt, 0, ended)
         ledger.finish(number, attempt, ended)
-    late = [t["params"].get("width") for t in ledger.summary()["trials"][-12:]]
+    late = [t.params.get("width") for t in ledger.summary().trials[-12:]]
     assert sum(width is not None and 25 <= width <= 75 for width in late) >= 9, late
 
 
@@ -450,7 +453,7 @@ def test_more_trials_add_to_a_finished_study(tmp_path) -> None:
     ledger = opened(tmp_path, toy(budget=Budget(trials=1)))
     run_trial(ledger)
     assert ledger.ask() is None
-    assert ledger.conclude()["status"] == "finished"
+    assert ledger.conclude().status == "finished"
     ledger.close([], 0)
     study = toy(budget=Budget(trials=2))
     assert outlook(existing_study(default_url(StudyFolder(tmp_path)), "toy", study), study).new == 1
@@ -467,7 +470,7 @@ def test_spent_budget_stops_trials_and_finishes_the_study(tmp_path, budget) -> N
     assert ledger.report(number, 1, 0, [record(1, **{"train.loss": 1.0})]) == "budget spent"
     assert ledger.finish(number, 1, outcome("stopped", step=1, reason="budget spent")) == "interrupted"
     assert ledger.ask() is None
-    assert ledger.conclude()["status"] == "finished"
+    assert ledger.conclude().status == "finished"
 
 
 def test_gpu_hours_are_those_of_all_workers_of_the_gang(tmp_path) -> None:
@@ -478,8 +481,8 @@ def test_gpu_hours_are_those_of_all_workers_of_the_gang(tmp_path) -> None:
     ledger.begin(number)
     ledger.finish(number, 1, None, "OutOfMemoryError: no")
     summary = ledger.summary()
-    assert summary["gpu_hours"]["used"] == summary["trials"][number]["gpu_hours"] == pytest.approx(2.0, abs=0.01)
-    assert summary["gpu_hours"]["price"] == 3
+    assert summary.gpu_hours.used == summary.trials[number].gpu_hours == pytest.approx(2.0, abs=0.01)
+    assert summary.gpu_hours.price == 3
 
 
 def test_three_failures_in_a_row_end_the_study(tmp_path) -> None:
@@ -489,7 +492,7 @@ def test_three_failures_in_a_row_end_the_study(tmp_path) -> None:
         ledger.begin(number)
         ledger.finish(number, 1, None, "RuntimeError: always")
     assert ledger.ask() is None
-    assert ledger.conclude()["status"] == "failed"
+    assert ledger.conclude().status == "failed"
 
 
 def test_parameters_that_the_config_refuses_fail_their_trial_alone(tmp_path, monkeypatch) -> None:
@@ -508,16 +511,16 @@ def test_parameters_that_the_config_refuses_fail_their_trial_alone(tmp_path, mon
     monkeypatch.setattr(Picky, "refused", refused)
     assert run_trial(ledger) == 2
     monkeypatch.setattr(Picky, "refused", lambda config: False)
-    row = ledger.summary()["trials"][1]
+    row = ledger.summary().trials[1]
     k, width = params[0]
-    assert (row["state"], row["reason"]) == ("failed", f"k is {k:g} and width {width}: no such thing")
-    assert (row["params"], row["attempts"], row["worker_seconds"]) == ({"k": k, "width": width}, 0, 0)
+    assert (row.state, row.reason) == ("failed", f"k is {k:g} and width {width}: no such thing")
+    assert (row.params, row.attempts, row.worker_seconds) == ({"k": k, "width": width}, 0, 0)
     trial = trial_of(ledger, 1)
     assert (trial.state.name, trial.constraints) == ("PRUNED", {"refused": 1.0})
-    entries = [entry for _, entry in ledger.journal.read() if entry.get("trial") == 1]
-    assert [entry["op"] for entry in entries] == ["trial", "values", "end"]
-    assert (entries[0]["params"]["k"], entries[0]["params"]["steps"]) == (k, 10)
-    assert (entries[2]["status"], entries[2]["tags"]["stop.reason"]) == ("FAILED", row["reason"])
+    entries = [entry for _, entry in ledger.journal.read() if entry.trial == 1]
+    assert [entry.op for entry in entries] == ["trial", "values", "end"]
+    assert (entries[0].params["k"], entries[0].params["steps"]) == (k, 10)
+    assert (entries[2].state, entries[2].reason) == ("failed", row.reason)
     # Its parameters make no config, which nobody asks for.
     monkeypatch.setattr(sys.modules["trainables.toy.config"], "Config", Picky, raising=False)
     monkeypatch.setattr(Picky, "refused", lambda config: config.k == k)
@@ -526,7 +529,7 @@ def test_parameters_that_the_config_refuses_fail_their_trial_alone(tmp_path, mon
     again = opened(tmp_path, toy(config=Picky(steps=10)))
     assert run_trial(again) == 3
     assert again.ask() is None
-    assert again.conclude()["status"] == "finished"
+    assert again.conclude().status == "finished"
 
 
 def test_refused_parameters_are_not_run_again_with_the_failed_ones(tmp_path, monkeypatch) -> None:
@@ -541,7 +544,7 @@ def test_refused_parameters_are_not_run_again_with_the_failed_ones(tmp_path, mon
     again = opened(tmp_path, toy(config=Picky(steps=10), budget=Budget(trials=3)), retry_failed=True)
     assert run_trial(again) == 3
     assert again.ask() is None
-    assert [row["retry_of"] for row in again.summary()["trials"]] == [None, None, None, 0]
+    assert [row.retry_of for row in again.summary().trials] == [None, None, None, 0]
 
 
 def test_a_refusal_that_a_kill_cut_short_is_told(tmp_path, monkeypatch) -> None:
@@ -568,9 +571,9 @@ def test_a_space_that_raises_now_and_then_fails_its_trial_alone(tmp_path) -> Non
     ledger = opened(tmp_path, toy(space=moody))
     moods.append(KeyError("width"))
     assert run_trial(ledger) == 1
-    row = ledger.summary()["trials"][0]
-    assert (row["state"], row["reason"]) == ("failed", "the search space raises KeyError: 'width'")
-    assert set(row["params"]) == {"k", "width"}
+    row = ledger.summary().trials[0]
+    assert (row.state, row.reason) == ("failed", "the search space raises KeyError: 'width'")
+    assert set(row.params) == {"k", "width"}
 
 
 @pytest.mark.parametrize(
@@ -595,18 +598,18 @@ def test_refusals_in_a_row_end_the_study_and_name_the_keys(tmp_path, monkeypatch
     monkeypatch.setattr(Picky, "refused", lambda config: False)
     assert ledger.ask() is None
     summary = ledger.conclude()
-    assert summary["status"] == "failed"
-    assert [t["state"] for t in summary["trials"]] == ["complete"] + ["failed"] * FUTILE
-    last = summary["trials"][-1]
-    assert summary["reason"] == (
+    assert summary.status == "failed"
+    assert [t.state for t in summary.trials] == ["complete"] + ["failed"] * FUTILE
+    last = summary.trials[-1]
+    assert summary.reason == (
         f"the parameters of {FUTILE} trials in a row cannot be run, at last k={last['params']['k']!r}, "
         f"width={last['params']['width']}: {last['reason']}; narrow the search space"
     )
     ledger.close([], 0)
-    (end,) = (e for _, e in ledger.journal.read() if e["op"] == "end" and e["trial"] is None)
-    assert end["tags"]["stop.reason"] == summary["reason"]
+    (end,) = (e for _, e in ledger.journal.read() if isinstance(e, Ended) and e.trial is None)
+    assert end.reason == summary.reason
     again = opened(tmp_path, study)
-    assert again.summary()["reason"] is None
+    assert again.summary().reason is None
     assert run_trial(again) == 1 + FUTILE
     seen: set[float] = set()
 
@@ -617,7 +620,7 @@ def test_refusals_in_a_row_end_the_study_and_name_the_keys(tmp_path, monkeypatch
     monkeypatch.setattr(Picky, "refused", mostly)
     assert again.ask() == 1 + 2 * FUTILE
     assert again.ask() is None
-    assert again.summary()["reason"] is None
+    assert again.summary().reason is None
 
 
 def test_changed_study_is_refused_and_names_the_key(tmp_path) -> None:
@@ -679,7 +682,7 @@ def test_values_come_back_from_storage_as_they_went_in(tmp_path) -> None:
         return [typed(item) for item in value] if isinstance(value, list) else (type(value), value)
 
     def parameters(ledger: Ledger) -> list[dict[str, object]]:
-        return [{name: typed(value) for name, value in t["params"].items()} for t in ledger.summary()["trials"]]
+        return [{name: typed(value) for name, value in t.params.items()} for t in ledger.summary().trials]
 
     def again(**more) -> Ledger:
         study = toy(
@@ -701,15 +704,15 @@ def test_values_come_back_from_storage_as_they_went_in(tmp_path) -> None:
     assert parameters(ledger)[:12] == seen
     assert ledger.ask() == number
     begun = ledger.begin(number)
-    params = ledger.summary()["trials"][number]["params"]
-    assert begun["config"]["dims"] == tuple(params["dims"])
-    ledger.finish(number, begun["attempt"], None, "RuntimeError: no")
+    params = ledger.summary().trials[number].params
+    assert begun.config["dims"] == tuple(params["dims"])
+    ledger.finish(number, begun.attempt, None, "RuntimeError: no")
     dies(ledger)
     ledger = again(retry_failed=True)
     number = run_trial(ledger)
-    assert ledger.summary()["trials"][number]["params"] == params
+    assert ledger.summary().trials[number].params == params
     run_trial(ledger)
-    assert ledger.conclude()["status"] == "finished"
+    assert ledger.conclude().status == "finished"
 
 
 def test_newer_format_is_refused(tmp_path) -> None:
@@ -747,7 +750,7 @@ def test_several_objectives_give_the_pareto_front(tmp_path) -> None:
         ended = outcome("complete", ndcg_at_10=value, flops=flops)
         ledger.replicate_ended(number, 1, 0, ended)
         ledger.finish(number, 1, ended)
-    assert ledger.summary()["best"] == [0, 1]
+    assert ledger.summary().best == (0, 1)
 
 
 def test_pruning_with_several_objectives_is_refused() -> None:
@@ -797,16 +800,16 @@ def test_what_trials_write_to_an_object_store_is_below_the_study_s_id(tmp_path) 
     number = ledger.ask()
     place = f"s3://bucket/all/{ledger.id}/trials/0000"
     begun = ledger.begin(number)
-    assert begun["store"] == f"{place}?region=eu-west-1"
+    assert begun.store == f"{place}?region=eu-west-1"
     ledger.report(number, 1, 0, [record(4, ndcg_at_10=0.3)])
-    assert ledger.summary()["trials"][0]["checkpoint"] == f"{place}?region=eu-west-1"
-    ended = outcome("complete", ndcg_at_10=0.5) | {"per_item": {"test": {"ndcg_at_10": {"q": 0.5}}}}
+    assert ledger.summary().trials[0].checkpoint == f"{place}?region=eu-west-1"
+    ended = replace(outcome("complete", ndcg_at_10=0.5), per_item={"test": {"ndcg_at_10": {"q": 0.5}}})
     ledger.replicate_ended(number, 1, 0, ended)
     ledger.finish(number, 1, ended)
-    assert ledger.summary()["trials"][0]["checkpoint"] == f"{place}/replicate-0/model?region=eu-west-1"
+    assert ledger.summary().trials[0].checkpoint == f"{place}/replicate-0/model?region=eu-west-1"
     # The report reads it there.
     result = json.loads((tmp_path / "trials" / "0000" / "replicate-0" / "result.json").read_text())
-    assert result == ended | {"study": ledger.id}
+    assert result == asdict(ended) | {"study": ledger.id}
 
 
 @pytest.mark.parametrize(
@@ -837,15 +840,15 @@ def test_a_trial_that_leaves_its_nodes_is_handed_out_again_in_the_same_launch(tm
     assert ledger.finish(number, 1, outcome("stopped", step=4, reason="a node is about to be taken away")) == (
         "interrupted"
     )
-    shown = ledger.summary()["trials"][0]
-    assert (shown["state"], shown["reason"]) == ("interrupted", "a node is about to be taken away")
+    shown = ledger.summary().trials[0]
+    assert (shown.state, shown.reason) == ("interrupted", "a node is about to be taken away")
     assert ledger.ask() == number
-    assert ledger.begin(number)["attempt"] == 2
+    assert ledger.begin(number).attempt == 2
     ended = outcome("complete", ndcg_at_10=0.5)
     ledger.replicate_ended(number, 2, 0, ended)
     assert ledger.finish(number, 2, ended) == "complete"
-    assert ledger.summary()["trials"][0]["reason"] is None
-    assert ledger.conclude()["status"] == "finished"
+    assert ledger.summary().trials[0].reason is None
+    assert ledger.conclude().status == "finished"
 
 
 def test_a_gang_that_is_lost_while_the_study_stops_costs_what_it_held(tmp_path, monkeypatch) -> None:
@@ -857,20 +860,21 @@ def test_a_gang_that_is_lost_while_the_study_stops_costs_what_it_held(tmp_path, 
     clock += 30
     assert ledger.abandon(number, "lost") == "interrupted"
     clock += 1000
-    assert ledger.summary()["trials"][0]["worker_seconds"] == 30
+    assert ledger.summary().trials[0].worker_seconds == 30
 
 
 def test_a_gang_that_has_left_cannot_come_back(tmp_path) -> None:
     """Train may start it once more, or lose it: neither touches the gang that has the trial now."""
     ledger = opened(tmp_path)
-    number, ticket = ledger.hand_out()
-    assert ledger.begin(number, ticket)["attempt"] == 1
+    handed = ledger.hand_out()
+    number, ticket = handed.number, handed.ticket
+    assert ledger.begin(number, ticket).attempt == 1
     # Train starts a gang again that has lost a worker.
-    assert ledger.begin(number, ticket)["attempt"] == 2
+    assert ledger.begin(number, ticket).attempt == 2
     ledger.finish(number, 2, outcome("stopped", step=4, reason="a node is about to be taken away"))
-    assert ledger.begin(number, ticket) == {"state": "interrupted"}
-    assert ledger.hand_out() == (number, ticket + 1)
-    assert ledger.begin(number, ticket) == {"state": "interrupted"}
+    assert ledger.begin(number, ticket) is None
+    assert ledger.hand_out() == HandOut(number, ticket + 1)
+    assert ledger.begin(number, ticket) is None
     assert ledger.abandon(number, "lost", ticket) == "running"
-    assert ledger.begin(number, ticket + 1)["attempt"] == 3
+    assert ledger.begin(number, ticket + 1).attempt == 3
     assert ledger.abandon(number, "lost", ticket + 1) == "failed"

@@ -19,6 +19,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.xdist_group("ray")
 SMALL = "--set steps=4 --set evaluate_every=2 --set batch_size=8 --set threads=1 --workers-per-trial 2 --json"
 
 
@@ -83,7 +85,7 @@ def test_own_model_and_data_train_in_a_gang_and_may_move(tmp_path) -> None:
     assert [t["state"] for t in second["trials"]] == ["complete", "complete"]
     assert second["trials"][0] == first["trials"][0] | {"gpu_hours": second["trials"][0]["gpu_hours"]}
     # A parameter that changed its value would be refused by MLflow for ever.
-    assert second["mlflow"]["pending"] == 0
+    assert second["tracking"]["pending"] == 0
 
 
 def printed(page: str, start: str) -> list[str]:

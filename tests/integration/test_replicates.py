@@ -13,6 +13,7 @@ from study.ledger import Ledger
 from study.protocol.folder import StudyFolder
 from study.spec import Budget, Objective, Resources, Study
 from trainables.config import TrainerConfig
+from trainables.report import Metric
 
 STEPS = 6
 
@@ -20,7 +21,7 @@ STEPS = 6
 @pytest.fixture(autouse=True)
 def line_trainer(monkeypatch):
     config = types.ModuleType("trainables.line.config")
-    config.metrics, config.Config = lambda config: {"ndcg_at_10": "maximize"}, TrainerConfig
+    config.metrics, config.Config = lambda config: {"ndcg_at_10": Metric(label="gain", meaning="?")}, TrainerConfig
     recipe = types.ModuleType("trainables.line.recipe")
     recipe.build = lambda config, context: Line()
     package = types.ModuleType("trainables.line")
@@ -61,8 +62,8 @@ def run(actor: Actor, monkeypatch, tmp_path) -> str:
     ledger = actor.ledger
     number = ledger.ask()
     begun = ledger.begin(number)
-    outcome = trial._train(begun, number, {"resources": {"cpus_per_worker": 1, "gpus_per_worker": 0}}, 0, 1, actor)
-    return ledger.finish(number, begun["attempt"], outcome)
+    outcome = trial._train(begun, number, Resources(), 0, 1, actor)
+    return ledger.finish(number, begun.attempt, outcome)
 
 
 def spend(ledger: Ledger) -> None:
@@ -81,9 +82,9 @@ def test_a_stop_in_the_last_evaluation_of_a_replicate(tmp_path, monkeypatch, sto
     """It was ended as complete with one replicate of three, and no launch went back to it."""
     ledger = Ledger("line", "embedded", study(gpu_hours=0.9), StudyFolder(tmp_path))
     assert run(Actor(ledger, replicate, STOPS[stop]), monkeypatch, tmp_path) == "interrupted"
-    shown = ledger.conclude()["trials"][0]
-    assert (shown["state"], len(shown["replicates"])) == ("interrupted", replicate + 1)
-    assert (shown["steps"], shown["planned_steps"]) == ((replicate + 1) * STEPS, 3 * STEPS)
+    shown = ledger.conclude().trials[0]
+    assert (shown.state, len(shown.replicates)) == ("interrupted", replicate + 1)
+    assert (shown.steps, shown.planned_steps) == ((replicate + 1) * STEPS, 3 * STEPS)
     told = ledger._study.get_trials()[0]
     assert (told.state.name, told.values) == ("RUNNING", None)
     assert not ledger.journal.ended(0)
@@ -92,17 +93,17 @@ def test_a_stop_in_the_last_evaluation_of_a_replicate(tmp_path, monkeypatch, sto
     again = Ledger("line", "embedded", study(gpu_hours=90), StudyFolder(tmp_path))
     first = ledger._rows[0].replicates
     assert run(Actor(again), monkeypatch, tmp_path) == "complete"
-    shown = again.conclude()["trials"][0]
-    assert [r["seed"] for r in shown["replicates"]] == [0, 1, 2]
-    assert [r["values"] for r in again._rows[0].replicates[: replicate + 1]] == [r["values"] for r in first]
-    assert (shown["steps"], shown["attempts"]) == (3 * STEPS, 2)
+    shown = again.conclude().trials[0]
+    assert [r.seed for r in shown.replicates] == [0, 1, 2]
+    assert [told.values for told in again._rows[0].replicates[: replicate + 1]] == [told.values for told in first]
+    assert (shown.steps, shown.attempts) == (3 * STEPS, 2)
     told = again._study.get_trials()[0]
-    assert (told.state.name, told.value) == ("COMPLETE", shown["values"]["ndcg_at_10"])
+    assert (told.state.name, told.value) == ("COMPLETE", shown.values["ndcg_at_10"])
     again.close([], 0)
 
 
 def test_a_stop_in_the_last_evaluation_of_the_last_replicate_changes_nothing(tmp_path, monkeypatch) -> None:
     ledger = Ledger("line", "embedded", study(), StudyFolder(tmp_path))
     assert run(Actor(ledger, 2, STOPS["asked to"]), monkeypatch, tmp_path) == "complete"
-    assert ledger.conclude()["trials"][0]["state"] == "complete"
+    assert ledger.conclude().trials[0].state == "complete"
     ledger.close([], 0)

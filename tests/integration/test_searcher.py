@@ -10,6 +10,7 @@ from ray.tune.search import Searcher
 
 from study import executor
 from study.executor import LedgerSearcher
+from study.protocol.messages import ActorName, GangSetting, HandOut
 from study.spec import Resources
 
 
@@ -28,8 +29,8 @@ class Nodes:
         monkeypatch.setattr(executor, "request_resources", self._request)
         monkeypatch.setattr(executor, "time", SimpleNamespace(monotonic=lambda: self.now))
 
-    def _hand_out(self) -> tuple[int, int] | None:
-        return (self.trials.pop(0), 1) if self.trials else None
+    def _hand_out(self) -> HandOut | None:
+        return HandOut(self.trials.pop(0), 1) if self.trials else None
 
     def _abandon(self, number: int, error: str, ticket: int) -> None:
         self.abandoned.append((number, ticket))
@@ -41,7 +42,8 @@ class Nodes:
         self.asked = len(bundles)
 
     def searcher(self, **resources: Any) -> LedgerSearcher:
-        return LedgerSearcher(self.ledger, {}, Resources(**resources))
+        setting = GangSetting(ActorName("ledger", "study"), "now", True, Resources(**resources), "scratch", "logs")
+        return LedgerSearcher(self.ledger, setting)
 
     def later(self) -> None:
         self.now += 2 * executor.LOOK_EVERY_S

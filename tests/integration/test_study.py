@@ -16,6 +16,8 @@ from study.uris import sqlite_uri
 
 ROOT = Path(__file__).resolve().parents[2]
 
+pytestmark = pytest.mark.xdist_group("ray")
+
 STUDY = """
 from study.spec import Budget, Objective, Study
 from trainables.config import Optimiser
@@ -92,11 +94,11 @@ def test_mlflow_has_every_step_once(finished) -> None:
     runs = client.search_runs([experiment.experiment_id])
     parent = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
     children = {run.info.run_id: run for run in runs if "mlflow.parentRunId" in run.data.tags}
-    assert [run.info.run_id for run in parent] == [summary["mlflow"]["parent_run_id"]]
-    assert sorted(children) == sorted(trial["mlflow_run_id"] for trial in summary["trials"])
+    assert [run.info.run_id for run in parent] == [summary["tracking"]["run_id"]]
+    assert sorted(children) == sorted(trial["run_id"] for trial in summary["trials"])
     assert {run.data.tags["mlflow.parentRunId"] for run in children.values()} == {parent[0].info.run_id}
     for trial in summary["trials"]:
-        child = children[trial["mlflow_run_id"]]
+        child = children[trial["run_id"]]
         assert child.info.status == {"complete": "FINISHED", "collapsed": "KILLED"}[trial["state"]]
         assert child.data.params["k"] == str(float(trial["params"]["k"]))
         assert child.data.params["document_length"] == "48"
@@ -133,11 +135,11 @@ def test_another_tracking_store_is_filled(finished) -> None:
     done = run(folder, "--json", "--tracking-uri", uri)
     assert done.returncode == 0, done.stderr[-3000:]
     summary = json.loads(done.stdout)
-    assert summary["mlflow"]["pending"] == 0
+    assert summary["tracking"]["pending"] == 0
     client = MlflowClient(uri)
     runs = client.search_runs([client.get_experiment_by_name("tiny").experiment_id])
     assert {run.info.run_id for run in runs} == {
-        summary["mlflow"]["parent_run_id"], *(trial["mlflow_run_id"] for trial in summary["trials"]),
+        summary["tracking"]["run_id"], *(trial["run_id"] for trial in summary["trials"]),
     }  # fmt: skip
     assert [(t["values"], t["attempts"]) for t in summary["trials"]] == [
         (t["values"], t["attempts"]) for t in json.loads(first.stdout)["trials"]
@@ -160,8 +162,8 @@ def test_more_trials_of_a_moved_study_with_a_gang_of_two(finished) -> None:
     assert (added["state"], added["steps"], added["params"]["k"]) == ("complete", 6, 2)
     assert added["checkpoint"] == "trials/0002/replicate-0/model"
     client = MlflowClient(f"sqlite:///{folder / 'studies' / 'mlflow.db'}")
-    parent = client.get_run(summary["mlflow"]["parent_run_id"])
-    assert parent.info.run_id == before["mlflow"]["parent_run_id"]
+    parent = client.get_run(summary["tracking"]["run_id"])
+    assert parent.info.run_id == before["tracking"]["run_id"]
     assert parent.data.tags["study.folder"] == str(moved)
     assert "artifact.error" not in parent.data.tags
     assert {"report", "best"} <= {item.path for item in client.list_artifacts(parent.info.run_id)}
@@ -198,13 +200,13 @@ def test_any_names_and_places_and_a_reader_that_leaves(tmp_path) -> None:
     assert "Error" not in log
     summary = json.loads((storage / "summary.json").read_text())
     assert [(t["state"], t["steps"]) for t in summary["trials"]] == [("complete", 3)]
-    assert summary["mlflow"]["pending"] == 0
+    assert summary["tracking"]["pending"] == 0
     assert sorted(path.relative_to(parent) for path in tmp_path.rglob("*.db")) == [
         Path("mlflow.db"),
         Path("x y/ledger.db"),
     ]
     client = MlflowClient(sqlite_uri(parent / "mlflow.db"))
-    run = client.get_run(summary["mlflow"]["parent_run_id"])
+    run = client.get_run(summary["tracking"]["run_id"])
     assert client.get_experiment(run.info.experiment_id).name == "my study (v2)"
     assert {"report", "best"} <= {item.path for item in client.list_artifacts(run.info.run_id)}
     left = {path.name for path in temporary.iterdir() if not path.name.startswith("torchinductor_")}

@@ -24,10 +24,13 @@ from typing import Any
 import pytest
 
 from study import evaluate, identity, report, run
-from study.journal import Damaged, Journal
+from study.journal import Journal
 from study.ledger import Ledger
 from study.lock import Lock
 from study.protocol.folder import StudyFolder
+from study.protocol.journal import Damaged
+from study.protocol.messages import Outcome
+from study.protocol.summary import Tracking, read
 from study.spec import load
 from study.stored import Refused
 from study.tracking_runs import State
@@ -64,14 +67,15 @@ def train(ledger: Ledger) -> None:
     """What the gangs of all trials do."""
     while (number := ledger.ask()) is not None:
         begun = ledger.begin(number)
-        checkpoints = Checkpoints(Path(begun["folder"]) / "replicate-0", begun["attempt"])
+        checkpoints = Checkpoints(Path(begun.folder) / "replicate-0", begun.attempt)
         checkpoints.claim()
         metrics = {"train.loss": 1.0, "ndcg_at_10": 0.2}
-        ledger.report(number, begun["attempt"], 0, [{"step": 5, "time": 1000, "metrics": metrics}])
+        ledger.report(number, begun.attempt, 0, [{"step": 5, "time": 1000, "metrics": metrics}])
         checkpoints.export(lambda folder: (folder / "config.json").write_text("{}"))
         checkpoints.finish(result(0.4 + number / 10))
-        ledger.replicate_ended(number, begun["attempt"], 0, result(0.4 + number / 10))
-        ledger.finish(number, begun["attempt"], result(0.4 + number / 10))
+        outcome = Outcome(**result(0.4 + number / 10))
+        ledger.replicate_ended(number, begun.attempt, 0, outcome)
+        ledger.finish(number, begun.attempt, outcome)
 
 
 @pytest.fixture(scope="module")
@@ -117,9 +121,9 @@ def moved(finished: Path, folder: Path) -> None:
 
 def tracked(storage: Path) -> None:
     """Put into the summary that the default tracking store has everything."""
-    summary = json.loads((storage / "summary.json").read_text())
-    summary["mlflow"] |= {"tracking_uri": absolute_uri(run.DEFAULT_TRACKING), "parent_run_id": "a run", "pending": 0}
-    (storage / "summary.json").write_text(json.dumps(summary))
+    told = Tracking(uri=absolute_uri(run.DEFAULT_TRACKING), experiment="tiny", run_id="a run")
+    summary = read(storage / "summary.json").model_copy(update={"tracking": told})
+    (storage / "summary.json").write_text(summary.text())
 
 
 STARTED = 77

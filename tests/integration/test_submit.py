@@ -128,7 +128,7 @@ def recorded_with_its_commit(storage: Path) -> None:
     from mlflow.tracking import MlflowClient
 
     told = summary(storage)
-    run = MlflowClient(f"sqlite:///{storage.parent / 'mlflow.db'}").get_run(told["mlflow"]["parent_run_id"])
+    run = MlflowClient(f"sqlite:///{storage.parent / 'mlflow.db'}").get_run(told["tracking"]["run_id"])
     asked = ["git", "rev-parse", "HEAD"]
     commit = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     assert run.data.tags["mlflow.source.git.commit"] == commit

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 
 from study.journal import Journal
+from study.protocol.journal import Artifact, Ended, ReplicateBegun, StudyBegun, TrialBegun, Values
+from study.protocol.states import ReplicateState, StudyStatus, TrialState
 from study.tracking import Tracker, initialise
 from study.tracking_probe import run_tags
 from study.tracking_runs import connect, refusal
@@ -53,9 +55,10 @@ def replay(journal, uri, experiment="k_search"):
 
 def opening(trial, replicates=1, time=1_000):
     params = {"k": 2.0**trial, "optimiser.lr": 1e-3, "backbone": "embedded"}
-    tags = {"mlflow.runName": f"trial {trial} · k={2.0**trial:g}", "data": "sha-1"}
-    entry = {"op": "trial", "trial": trial, "replicates": replicates, "params": params, "tags": tags}
-    return entry | {"time": time}
+    name = f"trial {trial} · k={2.0**trial:g}"
+    return TrialBegun(
+        trial=trial, name=name, replicates=replicates, params=params, tags={"data": "sha-1"}, time=time
+    )  # fmt: skip
 
 
 def records(first, last):
@@ -67,14 +70,12 @@ def records(first, last):
     ]  # fmt: skip
 
 
-def ending(status, trial=None, replicate=None, **tags):
-    entry = {"op": "end", "trial": trial, "replicate": replicate, "status": status, "tags": tags}
-    return entry | {"time": 9_000}
+def ending(state, trial=None, replicate=None, reason=None):
+    return Ended(trial=trial, replicate=replicate, state=state, reason=reason, time=9_000)
 
 
 def values(trial, replicate, step, **found):
-    entry = {"op": "values", "trial": trial, "replicate": replicate, "values": found}
-    return entry | {"step": step, "time": 8_000}
+    return Values(trial=trial, replicate=replicate, values=found, step=step, time=8_000)
 
 
 def fill(journal, tmp_path):
@@ -82,28 +83,28 @@ def fill(journal, tmp_path):
     (tmp_path / "report.html").write_text("answer")
     (tmp_path / "model").mkdir(exist_ok=True)
     (tmp_path / "model" / "weights").write_text("w")
-    tags = {"mlflow.user": "ada", "mlflow.source.git.commit": "abc", "mlflow.source.name": "study.run"}
-    journal.append({"op": "study", "params": {"sampler": "tpe"}, "tags": tags, "time": 500})
+    tags = {"user": "ada", "git.commit": "abc", "source": "study.run"}
+    journal.append(StudyBegun(params={"sampler": "tpe"}, tags=tags, time=500))
     for trial in range(4):
         replicates = 2 if trial == 2 else 1
         journal.append(opening(trial, replicates))
         for replicate in range(replicates):
-            begin = {"op": "replicate", "trial": trial, "replicate": replicate, "seed": replicate}
-            journal.append(begin | {"time": 1_500})
+            name = f"trial {trial} · replicate {replicate}"
+            journal.append(ReplicateBegun(trial=trial, replicate=replicate, name=name, seed=replicate, time=1_500))
             journal.append_records(trial, replicate, records(1, STEPS // 2))
             journal.append_records(trial, replicate, records(STEPS // 2, STEPS))
             if trial != 3:
                 journal.append(values(trial, replicate, STEPS, ndcg_at_10=0.5))
-                journal.append(ending("FINISHED", trial, replicate))
+                journal.append(ending(ReplicateState.COMPLETE, trial, replicate))
     journal.append(
-        ending("FINISHED", 0, state="complete"),
-        ending("KILLED", 1, **{"stop.reason": "pruned at step 6", "state": "pruned"}),
-        ending("FINISHED", 2, state="complete"),
+        ending(TrialState.COMPLETE, 0),
+        ending(TrialState.PRUNED, 1, reason="pruned at step 6"),
+        ending(TrialState.COMPLETE, 2),
         # One as it is recorded now, the others as they were by earlier versions, in a folder that was moved since.
-        {"op": "artifact", "path": "report.html", "artifact_path": "report", "time": 8_500},
-        {"op": "artifact", "path": "/moved/since/model", "artifact_path": "best/model", "time": 8_500},
-        {"op": "artifact", "path": str(tmp_path / "absent.png"), "artifact_path": "report", "time": 8_500},
-        ending("FINISHED", state="complete"),
+        Artifact(path="report.html", place="report", time=8_500),
+        Artifact(path="/moved/since/model", place="best/model", time=8_500),
+        Artifact(path=str(tmp_path / "absent.png"), place="report", time=8_500),
+        ending(StudyStatus.FINISHED),
     )
 
 
@@ -129,8 +130,8 @@ def check(uri, snapshot, experiment="k_search"):
     replicates = {f"trial 2 · replicate {r}" for r in range(2)}
     assert set(found) == {experiment, *trials.values(), *replicates}
     parent = found[experiment][0]
-    assert snapshot["parent_run_id"] == parent.info.run_id
-    assert snapshot["runs"] == {n: found[name][0].info.run_id for n, name in trials.items()}
+    assert snapshot.tracking.run_id == parent.info.run_id
+    assert snapshot.runs == {n: found[name][0].info.run_id for n, name in trials.items()}
     assert parent.info.status == "FINISHED"
     assert parent.data.params == {"sampler": "tpe"}
     assert "absent.png" in parent.data.tags["artifact.error"]
@@ -165,7 +166,7 @@ def check(uri, snapshot, experiment="k_search"):
 
 def check_artifacts(client, snapshot):
     for folder, place in (("report", "report/report.html"), ("best/model", "best/model/weights")):
-        assert [file.path for file in client.list_artifacts(snapshot["parent_run_id"], folder)] == [place]
+        assert [file.path for file in client.list_artifacts(snapshot.tracking.run_id, folder)] == [place]
 
 
 def check_probe(uri, run_id):
@@ -186,10 +187,10 @@ def test_a_study_is_one_parent_with_children_and_grandchildren(tmp_path, uri):
     fill(journal, tmp_path)
     snapshot = replay(journal, uri)
     check(uri, snapshot)
-    assert (snapshot["pending"], snapshot["rejected"], snapshot["error"]) == (0, 1, None)
+    assert (snapshot.tracking.pending, snapshot.rejected, snapshot.tracking.error) == (0, 1, None)
     check_artifacts(MlflowClient(uri), snapshot)
     assert (tmp_path / "mlartifacts" / "k_search").is_dir()
-    check_probe(uri, snapshot["parent_run_id"])
+    check_probe(uri, snapshot.tracking.run_id)
 
 
 def test_a_crash_after_any_state_doubles_nothing(tmp_path, uri, monkeypatch):
@@ -211,7 +212,7 @@ def test_a_crash_after_any_state_doubles_nothing(tmp_path, uri, monkeypatch):
     state = tmp_path / "tracking.json"
     for text in (None, "{half a sta", *saved[::6]):
         state.unlink() if text is None else state.write_text(text)
-        assert replay(journal, uri)["parent_run_id"] == snapshot["parent_run_id"]
+        assert replay(journal, uri).tracking.run_id == snapshot.tracking.run_id
         check(uri, snapshot)
 
 
@@ -221,8 +222,8 @@ def test_a_crash_in_the_middle_of_a_batch_doubles_nothing(tmp_path, uri):
     from mlflow.tracking import MlflowClient
 
     journal = Journal(tmp_path / "journal.jsonl")
-    journal.append({"op": "study", "params": {}, "tags": {}, "time": 1}, opening(0))
-    run_id = replay(journal, uri)["runs"][0]
+    journal.append(StudyBegun(time=1), opening(0))
+    run_id = replay(journal, uri).runs[0]
     sent = [
         Metric(key, value, record["time"], record["step"])
         for record in records(2, 3)
@@ -238,7 +239,7 @@ def test_a_crash_in_the_middle_of_a_batch_doubles_nothing(tmp_path, uri):
 
 def test_a_run_created_just_before_the_crash_is_found_again(tmp_path, uri, monkeypatch):
     journal = Journal(tmp_path / "journal.jsonl")
-    journal.append({"op": "study", "params": {}, "tags": {}, "time": 1}, opening(0))
+    journal.append(StudyBegun(time=1), opening(0))
 
     class KilledError(BaseException):
         """Like a kill: no handler of the tracker sees it."""
@@ -259,14 +260,14 @@ def test_a_run_created_just_before_the_crash_is_found_again(tmp_path, uri, monke
 
 def test_a_reopened_trial_goes_on_in_the_same_run(tmp_path, uri):
     journal = Journal(tmp_path / "journal.jsonl")
-    journal.append({"op": "study", "params": {}, "tags": {}, "time": 1}, opening(0))
+    journal.append(StudyBegun(time=1), opening(0))
     journal.append_records(0, 0, records(1, 3))
-    journal.append(ending("KILLED", 0, **{"stop.reason": "budget"}))
+    journal.append(ending(TrialState.INTERRUPTED, 0, reason="budget"))
     first = replay(journal, uri)
     assert everything(uri)["trial 0 · k=1"][0].info.status == "KILLED"
     journal.append(opening(0, time=10_000))
     journal.append_records(0, 0, records(2, 5))
-    assert replay(journal, uri)["runs"] == first["runs"]
+    assert replay(journal, uri).runs == first.runs
     run, history = everything(uri)["trial 0 · k=1"]
     assert run.info.status == "RUNNING"
     assert "stop.reason" not in run.data.tags
@@ -275,18 +276,18 @@ def test_a_reopened_trial_goes_on_in_the_same_run(tmp_path, uri):
 
 def test_what_mlflow_refuses_is_counted_and_nothing_else_is_lost(tmp_path, uri):
     journal = Journal(tmp_path / "journal.jsonl")
-    journal.append({"op": "study", "params": {"sampler": "tpe"}, "tags": {}, "time": 1})
+    journal.append(StudyBegun(params={"sampler": "tpe"}, time=1))
     replay(journal, uri)
     long = "x" * 7_000
     params = {"sampler": "random", "long": long, "new": 1}
     journal.append(
-        {"op": "study", "params": params, "tags": {"t": long + long}, "time": 2},
+        StudyBegun(params=params, tags={"t": long + long}, time=2),
         values(None, None, 0, **{"ndcg@10": 0.5, "../up": 1.0, "y" * 300: 2.0, "fine": 3.0}),
-        {"op": "nonsense", "time": 4},
+        values(None, None, 0, what=[1]),
         values(None, None, 1, fine=4.0),
     )
     snapshot = replay(journal, uri)
-    assert (snapshot["rejected"], snapshot["pending"]) == (4, 0)
+    assert (snapshot.rejected, snapshot.tracking.pending) == (4, 0)
     run, history = everything(uri)["k_search"]
     assert set(run.data.params) == {"sampler", "new", "long"}
     assert run.data.params["sampler"] == "tpe"
@@ -301,18 +302,18 @@ def test_what_somebody_deleted_is_restored_when_there_is_more_for_it(tmp_path, u
     from mlflow.tracking import MlflowClient
 
     journal = Journal(tmp_path / "journal.jsonl")
-    journal.append({"op": "study", "params": {}, "tags": {}, "time": 1}, opening(0))
+    journal.append(StudyBegun(time=1), opening(0))
     first = replay(journal, uri)
     client = MlflowClient(uri)
     if what == "run":
-        client.delete_run(first["runs"][0])
+        client.delete_run(first.runs[0])
     else:
         client.delete_experiment(client.get_experiment_by_name("k_search").experiment_id)
     journal.append_records(0, 0, records(1, STEPS))
     journal.append(opening(1))
     snapshot = replay(journal, uri)
-    assert snapshot["runs"][0] == first["runs"][0]
-    assert snapshot["rejected"] == 0
+    assert snapshot.runs[0] == first.runs[0]
+    assert snapshot.rejected == 0
     assert len(everything(uri)["trial 0 · k=1"][1]["bad"]) == STEPS
 
 
@@ -335,7 +336,7 @@ def test_a_store_that_lost_the_runs_is_filled_again(tmp_path, uri, empty_databas
 
 def test_a_locked_database_is_waited_for(tmp_path, uri, monkeypatch):
     journal = Journal(tmp_path / "journal.jsonl")
-    journal.append({"op": "study", "params": {}, "tags": {}, "time": 1})
+    journal.append(StudyBegun(time=1))
     snapshot = replay(journal, uri)
     from mlflow.exceptions import MlflowException
     from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
@@ -353,7 +354,7 @@ def test_a_locked_database_is_waited_for(tmp_path, uri, monkeypatch):
     monkeypatch.setattr(MlflowClient, "log_batch", log_batch)
     monkeypatch.setattr("study.tracking.FIRST_PAUSE_S", 0.01)
     journal.append(values(None, None, 0, a=1.0))
-    assert replay(journal, uri)["rejected"] == snapshot["rejected"]
+    assert replay(journal, uri).rejected == snapshot.rejected
     assert len(everything(uri)["k_search"][1]["a"]) == 1
 
 
@@ -412,10 +413,10 @@ def test_a_server_killed_and_started_again_loses_and_doubles_nothing(tmp_path, u
     fill(journal, tmp_path)
     journal.append(opening(4))
     it.start()  # nobody is there yet
-    until(lambda: it.snapshot()["error"])
+    until(lambda: it.snapshot().tracking.error)
     server = serve(tmp_path, port)
     try:
-        until(lambda: it.snapshot()["pending"] == 0)
+        until(lambda: it.snapshot().tracking.pending == 0)
         check_uri(address)
         for step in range(1, 60):
             append(4, 0, records(step, step))
@@ -424,9 +425,9 @@ def test_a_server_killed_and_started_again_loses_and_doubles_nothing(tmp_path, u
                 with pytest.raises(ValueError, match="no server answers"):
                     check_uri(address)
             time.sleep(0.01)
-        assert it.snapshot()["pending"] > 0
+        assert it.snapshot().tracking.pending > 0
         server = serve(tmp_path, port)
-        journal.append(ending("FINISHED", 4))
+        journal.append(ending(TrialState.COMPLETE, 4))
         assert it.close(90), it.snapshot()
         assert slowest < 1.0, "an append waited for the server"
 
@@ -442,8 +443,8 @@ def test_a_server_killed_and_started_again_loses_and_doubles_nothing(tmp_path, u
         assert [step for step, _, _ in history[key]] == list(range(1, 60)), key
     assert {path.name for path in (tmp_path / "served").rglob("*.*")} == {"report.html"}
     assert [path.read_text() for path in (tmp_path / "served").rglob("weights")] == ["w"]
-    assert snapshot["runs"].pop(4) == run.info.run_id
-    assert snapshot["rejected"] == 1
+    assert snapshot.runs.pop(4) == run.info.run_id
+    assert snapshot.rejected == 1
     assert set(found) == {"k_search", *(f"trial {n} · k={2.0**n:g}" for n in range(4)),
                           *(f"trial 2 · replicate {r}" for r in range(2))}  # fmt: skip
 
@@ -523,11 +524,11 @@ def test_a_server_that_knows_us_gets_everything_once(tmp_path, guarded, log_in):
     fill(journal, tmp_path)
     for _ in range(2):
         snapshot = replay(journal, address)
-        assert (snapshot["pending"], snapshot["rejected"], snapshot["error"]) == (0, 1, None)
+        assert (snapshot.tracking.pending, snapshot.rejected, snapshot.tracking.error) == (0, 1, None)
         check(f"sqlite:///{folder}/mlflow.db", snapshot)
         check_artifacts(MlflowClient(address), snapshot)
         (tmp_path / "tracking.json").unlink()
-    check_probe(address, snapshot["parent_run_id"])
+    check_probe(address, snapshot.tracking.run_id)
 
 
 def test_what_we_may_not_write_is_kept_until_we_may(tmp_path, guarded, log_in):
@@ -542,20 +543,20 @@ def test_what_we_may_not_write_is_kept_until_we_may(tmp_path, guarded, log_in):
     fill(journal, tmp_path)
     refused = tracker(journal, address, "ada's")
     refused.start()
-    until(lambda: refused.snapshot()["error"])
+    until(lambda: refused.snapshot().tracking.error)
     begin = time.monotonic()
     assert not refused.close(1.0)
     assert time.monotonic() - begin < 2.0
     snapshot = refused.snapshot()
-    assert "Permission denied" in snapshot["error"]
+    assert "Permission denied" in snapshot.tracking.error
     assert "hunter2" not in str(snapshot)
-    assert (snapshot["pending"], snapshot["rejected"]) == (sum(1 for _ in journal.read()), 0)
+    assert (snapshot.tracking.pending, snapshot.rejected) == (sum(1 for _ in journal.read()), 0)
     assert everything(f"sqlite:///{folder}/mlflow.db", "ada's") == {}
 
     about = {"resource_type": "experiment", "resource_id": experiment, "permission": "EDIT"}
     administer(address, "3.0/mlflow/users/permissions/grant", username="eve", **about)
     snapshot = replay(journal, address, "ada's")
-    assert (snapshot["pending"], snapshot["rejected"], snapshot["error"]) == (0, 1, None)
+    assert (snapshot.tracking.pending, snapshot.rejected, snapshot.tracking.error) == (0, 1, None)
     check(f"sqlite:///{folder}/mlflow.db", snapshot, "ada's")
     check_artifacts(MlflowClient(address), snapshot)
 

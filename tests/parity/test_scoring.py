@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainables.evaluation import scoring
-from trainables.evaluation.scoring import MAX_SIM, Ragged
+from trainables.evaluation.scoring import MAX_SIM, Ragged, max_sim
 from trainables.evaluation.search import top_k
 
 
@@ -84,13 +84,13 @@ def test_half_precision_is_scored_in_float32():
 def test_what_is_compared_at_a_time_is_bounded(monkeypatch):
     """One long document among many short ones does not make all of them long."""
     products = []
-    real = scoring._max_sim
+    real = scoring.max_sim
 
     def watched(queries, documents):
         products.append(queries[1].numel() * documents[1].numel())
         return real(queries, documents)
 
-    monkeypatch.setattr(scoring, "_max_sim", watched)
+    monkeypatch.setattr(scoring, "max_sim", watched)
     monkeypatch.setattr(scoring, "QUERY_TOKENS", 16)
     monkeypatch.setattr(scoring, "DOCUMENT_TOKENS", 64)
     generator = torch.Generator().manual_seed(0)
@@ -109,3 +109,17 @@ def test_texts_keep_their_vectors_in_any_order(order):
         assert np.array_equal(mine, texts(vectors)[place])
     assert torch.equal(vectors[1:3].values, vectors[[1, 2]].values)
     assert torch.equal(MAX_SIM.ordered([vectors, vectors], [5, 2]).values, vectors[[1, 2]].values)
+
+
+@pytest.mark.parametrize("longest", [None, 7])
+def test_the_gradient_is_that_of_the_reference(longest):
+    generator = torch.Generator().manual_seed(0)
+    values = [torch.randn(count, 4, generator=generator).requires_grad_() for count in (5, 9)]
+    queries, documents = (Ragged(v, torch.tensor(n)) for v, n in zip(values, ([2, 3], [4, 1, 4]), strict=True))
+    weights = torch.randn(2, 3, generator=generator)
+    found = torch.autograd.grad((max_sim(queries.padded(longest), documents.padded(longest)) * weights).sum(), values)
+    parts = [v.double().split(n) for v, n in zip(values, ([2, 3], [4, 1, 4]), strict=True)]
+    pairs = torch.stack([torch.stack([(q @ d.T).max(1).values.sum() for d in parts[1]]) for q in parts[0]])
+    expected = torch.autograd.grad((pairs * weights.double()).sum(), values)
+    for mine, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, theirs)

@@ -8,6 +8,19 @@ import random
 from pathlib import Path
 from typing import Any
 
+from study.protocol.journal import Metrics, encode
+from study.protocol.states import TrialState
+from study.protocol.summary import (
+    ObjectiveSummary,
+    ReplicateSummary,
+    StudySummary,
+    Tracking,
+    TrialSummary,
+    WorkerSeconds,
+)
+from trainables.angle import config as angle
+from trainables.splade import config as splade
+
 QUERIES = 200
 
 
@@ -21,8 +34,10 @@ def write_study(
     parameter: str = "k",
     cost: bool = True,
     **extra: Any,
-) -> dict[str, Any]:
-    """`grid`: value of the parameter -> {state, reason, test, untrained, steps, noise}; returns the summary.
+) -> StudySummary:
+    """`grid`: value of the parameter -> {state, reason, test, untrained, steps, params, attempts}; returns the summary.
+
+    `extra` are fields of the summary that are to be others.
 
     Per-query test values lie symmetrically around `test`, so that their mean is exact.
     """
@@ -48,67 +63,57 @@ def write_study(
         for r in range(seeds if done else 1):
             shift = 0.008 * (r - (seeds - 1) / 2) if done else 0.0
             own = {k: v + shift if k.endswith(metric) else v for k, v in values.items()}
-            replicates.append({"seed": r, "values": own})
+            replicates.append(ReplicateSummary(seed=r, values=own))
             per_item = {"untrained.test": {metric: spread(spec["untrained"], 1)}}
             if done:
                 per_item["test"] = {metric: spread(spec["test"] + shift, n + 2)}
             folder = storage / "trials" / f"{n:04d}" / f"replicate-{r}"
             folder.mkdir(parents=True)
             (folder / "result.json").write_text(json.dumps({"values": own, "per_item": per_item}))
-            journal.append(
-                {
-                    "op": "metrics",
-                    "trial": n,
-                    "replicate": r,
-                    "records": _records(spec, k, steps, metric, cost, n),
-                }
-            )
+            journal.append(encode(Metrics(n, r, _records(spec, k, steps, metric, cost, n))))
         trials.append(
-            {
-                "number": n,
-                "state": state,
-                "reason": spec.get("reason"),
-                "params": {parameter: value} | spec.get("params", {}),
-                "values": values,
-                "replicates": replicates,
-                "steps": steps,
-                "planned_steps": 200,
-                "worker_seconds": steps * 0.2,
-                "attempts": spec.get("attempts", 1),
-                "mlflow_run_id": f"{n:032x}",
-                "checkpoint": None,
-            }
+            TrialSummary(
+                number=n,
+                state=state,
+                reason=spec.get("reason"),
+                params={parameter: value} | spec.get("params", {}),
+                values=values,
+                replicates=replicates,
+                steps=steps,
+                planned_steps=200,
+                worker_seconds=steps * 0.2,
+                attempts=spec.get("attempts", 1),
+                run_id=f"{n:032x}",
+            )
         )
-    finished = [t for t in trials if t["state"] == "complete"]
-    best = [max(finished, key=lambda t: t["values"][metric])["number"]] if finished else []
-    summary = {
+    finished = [t for t in trials if t.state == TrialState.COMPLETE]
+    fields: dict[str, Any] = {
         "study": "splade_k_search",
+        "id": "splade_k_search-0123456789ab",
         "profile": "embedded",
         "status": status,
-        "objectives": [{"name": metric, "direction": "maximize"}],
-        "best": best,
+        "objectives": [ObjectiveSummary(name=metric, direction="maximize")],
+        "best": [max(finished, key=lambda t: t.values[metric]).number] if finished else [],
         "trials": trials,
-        "worker_seconds": {"used": 312.0, "saved": 95.0, "overhead": 41.0},
-        "mlflow": {
-            "tracking_uri": "sqlite:///studies/mlflow.db",
-            "experiment": "splade_k_search",
-            "parent_run_id": "a" * 32,
-        },
+        "worker_seconds": WorkerSeconds(used=312.0, saved=95.0, overhead=41.0),
+        "tracking": Tracking(uri="sqlite:///studies/mlflow.db", experiment="splade_k_search", run_id="a" * 32),
         "parameter": parameter,
         "parameter_log": True,
         "planned_trials": len(trials),
+        "metrics": angle.metrics(angle.Config()) | splade.metrics(splade.Config()),
         "baselines": {"bm25": {metric: 0.41, f"test.{metric}": 0.4}},
         "question": "Which rescale factor k makes this encoder trainable as SPLADE?",
         "dataset": {
             "train": "embedded, 85,000 pairs",
-            "evaluation": {"source": "embedded", "identity": "sha256:1f3a"},
+            "evaluation.source": "embedded",
+            "evaluation.identity": "sha256:1f3a",
         },
-        "created": "2026-01-05T10:00:00+00:00",
         "updated": "2026-01-05T10:06:12+00:00",
         "wall_seconds": 372.0,
-    } | extra
-    (storage / "summary.json").write_text(json.dumps(summary))
-    (storage / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in journal))
+    }
+    summary = StudySummary(**fields | extra)
+    (storage / "summary.json").write_text(summary.text())
+    (storage / "journal.jsonl").write_text("".join(journal))
     return summary
 
 

@@ -12,8 +12,7 @@ from study import spec, stored
 from study.executor import BELOW, RANDOM, SOCKET_BYTES, temporary_folder
 from study.protocol.folder import StudyFolder
 from study.tracking_uri import check_uri
-from study.uris import absolute_uri, sqlite_path, sqlite_uri
-from study.words import mlflow_hint
+from study.uris import absolute_uri, sqlite_path, sqlite_uri, viewer
 
 NAMES = ["50%41", "a?b", "a#b", "ünï with {x}", "a@b:c;d&e=f", 'it\'s "q" $HOME a\\b', "100%"]
 
@@ -46,8 +45,7 @@ def test_a_tracking_database_likewise(tmp_path, monkeypatch, name) -> None:
     assert absolute_uri(uri) == uri
     check_uri(uri)
     assert place.parent.is_dir()
-    shown = mlflow_hint({"mlflow": {"tracking_uri": uri}})
-    assert shlex.split(shown) == ["mlflow", "ui", "--backend-store-uri", uri]
+    assert shlex.split(viewer(uri)) == ["mlflow", "ui", "--backend-store-uri", uri]
     monkeypatch.chdir(place.parent)
     assert absolute_uri("sqlite:///mlflow.db") == uri
 
@@ -81,7 +79,7 @@ def test_no_file_is_none_in_any_folder(uri) -> None:
     ],
 )
 def test_no_secret_is_passed_around_with_a_report(uri, shown) -> None:
-    assert mlflow_hint({"mlflow": {"tracking_uri": uri}}).removeprefix("mlflow ui --backend-store-uri ") == shown
+    assert viewer(uri).removeprefix("mlflow ui --backend-store-uri ") == shown
 
 
 def test_settings_of_an_address_are_kept() -> None:
@@ -95,7 +93,7 @@ def test_ids_are_fit_for_tags_and_filters(tmp_path, name) -> None:
 
     journal = Journal(tmp_path / "journal.jsonl")
     tracker = Tracker(journal, tmp_path / "tracking.json", f"sqlite:///{tmp_path}/m.db", name, stored.new_id(name))
-    assert tracker.snapshot()["experiment"] == name
+    assert tracker.snapshot().tracking.experiment == name
     journal.close()
 
 

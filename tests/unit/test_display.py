@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import time
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 from study.display import Display, final_text
 from study.protocol.folder import StudyFolder
+from study.protocol.summary import ObjectiveSummary, StudySummary, Tracking, TrialSummary, WorkerSeconds
+from trainables.evaluation.metrics import declared
 
 
 class Clock:
@@ -20,23 +23,19 @@ class Clock:
         return self.now
 
 
-def trial(number: int, state: str = "running", steps: int = 0, **more: Any) -> dict[str, Any]:
-    return {
-        "number": number, "state": state, "reason": None, "params": {"k": 2.0**number}, "values": {},
-        "replicates": [], "steps": steps, "planned_steps": 100, "worker_seconds": 10.0, "attempts": 1,
-        "latest": {},
-    } | more  # fmt: skip
+def trial(number: int, state: str = "running", steps: int = 0, **more: Any) -> TrialSummary:
+    fields: dict[str, Any] = {"params": {"k": 2.0**number}, "worker_seconds": 10.0, "attempts": 1}
+    return TrialSummary(number=number, state=state, steps=steps, planned_steps=100, **fields | more)
 
 
-def summary(*trials: dict[str, Any], status: str = "running", best: tuple[int, ...] = ()) -> dict[str, Any]:
-    return {
-        "study": "demo", "profile": "embedded", "status": status, "parameter": "k", "planned_trials": 4,
-        "objectives": [{"name": "ndcg_at_10", "direction": "maximize"}], "best": list(best),
-        "trials": list(trials),
-        "worker_seconds": {"used": 40.0, "saved": 12.0, "overhead": 3.0},
-        "mlflow": {"tracking_uri": "sqlite:///studies/mlflow.db", "experiment": "demo", "parent_run_id": "p"},
-        "baselines": {"bm25": {"test.ndcg_at_10": 0.4}},
-    }  # fmt: skip
+def summary(*trials: TrialSummary, status: str = "running", best: tuple[int, ...] = ()) -> StudySummary:
+    return StudySummary(
+        study="demo", id="demo-0123456789ab", profile="embedded", question="Which k?", status=status, parameter="k",
+        planned_trials=4, objectives=[ObjectiveSummary(name="ndcg_at_10", direction="maximize")], best=best,
+        trials=trials, worker_seconds=WorkerSeconds(used=40.0, saved=12.0, overhead=3.0),
+        tracking=Tracking(uri="sqlite:///studies/mlflow.db", experiment="demo", run_id="p"),
+        metrics=declared(), baselines={"bm25": {"test.ndcg_at_10": 0.4}}, updated="2026-01-05T10:06:12+00:00",
+    )  # fmt: skip
 
 
 DONE = {"ndcg_at_10": 0.42, "test.ndcg_at_10": 0.41, "untrained.test.ndcg_at_10": 0.1}
@@ -193,13 +192,13 @@ def test_table_of_many_trials_keeps_the_running_and_the_best(monkeypatch: pytest
          "Best k = 1 so far: validation nDCG@10 0.420"),
     ],
 )  # fmt: skip
-def test_final_text_of_other_endings(trials: tuple[dict[str, Any], ...], status: str, first: str) -> None:
-    best = tuple(t["number"] for t in trials if t["state"] == "complete")
+def test_final_text_of_other_endings(trials: tuple[TrialSummary, ...], status: str, first: str) -> None:
+    best = tuple(t.number for t in trials if t.state == "complete")
     lines = final_text(summary(*trials, status=status, best=best)).splitlines()
     assert lines[0] == first
-    failed = [t for t in trials if t["state"] == "failed"]
+    failed = [t for t in trials if t.state == "failed"]
     assert [line for line in lines if line.startswith("trial ")] == [
-        f"trial {t['number']} failed: CUDA is full" for t in failed
+        f"trial {t.number} failed: CUDA is full" for t in failed
     ]
 
 
@@ -280,9 +279,13 @@ def test_the_terminal_that_is_written_to_is_measured(size: tuple[int, int], widt
         display = Display(stream, "k", "ndcg_at_10", 4)
         display._view.waiting("checking the inputs", 4000)
         display.update(summary(trial(0, "complete", 100, values=DONE), trial(1, steps=40), best=(0,)))
-        seen = os.read(master, 100_000).decode()
         display.close(None)
+    seen = b""
+    # What was written arrives piece by piece; behind its end is an error.
+    with contextlib.suppress(OSError):
+        while piece := os.read(master, 100_000):
+            seen += piece
     os.close(master)
-    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen).replace("\r", "\n").splitlines()
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode()).replace("\r", "\n").splitlines()
     assert any(line.startswith("checking the inputs, 1 h 6 min  ━━━") for line in lines)
     assert max(map(len, lines)) <= display._view.console.width == width

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from every_trainer import TRAINERS
 
 from tests.imports import ROOT, circles, graph, layers
+from trainables import trainers
 
 SOURCES = sorted([*(ROOT / "study").rglob("*.py"), *(ROOT / "trainables").rglob("*.py")])
 
@@ -48,7 +50,10 @@ def test_layers(path: Path) -> None:
             assert where in allowed, f"{where} imports {package}"
 
 
-@pytest.mark.parametrize("name", [name for name in graph(packages=["trainables"]) if name.endswith(".config")])
+CONFIGS = {name for name in graph(packages=["trainables"]) if name.endswith(".config")}
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS | {f"{trainers.package_of(trainer)}.config" for trainer in TRAINERS}))
 def test_config_modules_are_light(name: str) -> None:
     code = (
         f"import sys, {name}\n"

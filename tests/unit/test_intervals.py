@@ -7,10 +7,15 @@ import pytest
 import scipy.stats
 
 from study.paired import over_seeds_and_items
-from study.pseudo_values import contributions, pearson_without, spearman_without
+from study.pseudo_values import contributions, linear_without, ranked_without
 from study.significance import crossed, mean, over_items
+from trainables.report import Correlation
 
 SEEDS = (3, 5, 10)
+CORRELATIONS = {
+    "spearman": Correlation(kind="rank", one="cosine", other="label"),
+    "pearson": Correlation(kind="linear", one="cosine", other="label"),
+}
 DOMINANT = {"seeds": (1.0, 1.0, 1.0), "items": (0.0, 2.0, 1.0), "mixed": (0.1, 1.2, 1.0)}
 """Standard deviations of a difference between seeds, between items, and of what is left, at 150 items."""
 
@@ -64,7 +69,7 @@ def test_correlations_over_seeds_and_items(metric, dominant, seeds) -> None:
                     {"label": dict(zip(ids, labels, strict=True)), "cosine": dict(zip(ids, cosines, strict=True))}
                 )
         gap = float((values[1] - values[0]).mean())
-        found += over_seeds_and_items(arms[0], arms[1], metric, [], [gap])
+        found += over_seeds_and_items(arms[0], arms[1], {metric: CORRELATIONS[metric]}, [gap])
     covers(found)
 
 
@@ -74,7 +79,7 @@ def test_leaving_one_out_is_leaving_it_out(items, ties) -> None:
     draw = np.random.default_rng(items)
     x, y = draw.standard_normal(items), draw.permutation(np.arange(items) % 5).astype(float)
     x = np.round(x, 1) if ties else x
-    for ours, theirs in ((spearman_without, scipy.stats.spearmanr), (pearson_without, scipy.stats.pearsonr)):
+    for ours, theirs in ((ranked_without, scipy.stats.spearmanr), (linear_without, scipy.stats.pearsonr)):
         whole, others = ours(x, y)
         assert whole == pytest.approx(theirs(x, y)[0], abs=1e-12)
         brute = [theirs(np.delete(x, i), np.delete(y, i))[0] for i in range(items)]
@@ -82,7 +87,7 @@ def test_leaving_one_out_is_leaving_it_out(items, ties) -> None:
 
 
 def test_a_side_without_differences_correlates_with_nothing() -> None:
-    for ours in (spearman_without, pearson_without):
+    for ours in (ranked_without, linear_without):
         whole, others = ours(np.ones(4), np.arange(4.0))
         assert whole == 0
         assert others.tolist() == [0, 0, 0, 0]
@@ -90,9 +95,9 @@ def test_a_side_without_differences_correlates_with_nothing() -> None:
 
 def test_contributions_of_a_mean_are_its_values_and_none_where_they_are_missing() -> None:
     items = {"ndcg_at_10": {"a": 0.5, "b": 0.7}, "label": {"a": 1.0, "b": 2.0}}
-    assert contributions(items, "ndcg_at_10", [], ["a", "b"]).tolist() == [[0.5], [0.7]]
-    assert contributions(items, "mrr_at_10", [], ["a", "b"]) is None
-    assert contributions(items, "spearman", [16], ["a", "b"]) is None
+    assert contributions(items, {"ndcg_at_10": None}, ["a", "b"]).tolist() == [[0.5], [0.7]]
+    assert contributions(items, {"mrr_at_10": None}, ["a", "b"]) is None
+    assert contributions(items, CORRELATIONS, ["a", "b"]) is None
 
 
 def test_the_interval_is_students_where_one_component_is_all_there_is() -> None:

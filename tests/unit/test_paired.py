@@ -16,11 +16,23 @@ from study.display import final_text
 from study.findings import Findings
 from study.paired import over_seeds_and_items, sentence
 from study.protocol.folder import StudyFolder
+from study.protocol.states import StudyStatus, TrialState
+from study.protocol.summary import (
+    ObjectiveSummary,
+    ReplicateSummary,
+    StudySummary,
+    TrialSummary,
+    WorkerSeconds,
+    read,
+)
+from trainables.angle.config import Config, metrics
 
 SIZES = (16, 64)
+METRICS = metrics(Config(dims=SIZES))
+PARTS = {f"spearman_{size}": METRICS[f"spearman_{size}"].correlation for size in SIZES}
 
 
-def write(storage: Path, gaps: dict[str, list[float]], *, design: str = "paired", items: bool = True, **extra) -> None:
+def write(storage: Path, gaps: dict[str, list[float]], *, design: str = "paired", items: bool = True) -> None:
     """A study of two arms whose values differ by `gaps`: metric -> one difference per seed."""
     seeds = len(next(iter(gaps.values())))
     generator = np.random.default_rng(3)
@@ -33,23 +45,25 @@ def write(storage: Path, gaps: dict[str, list[float]], *, design: str = "paired"
             for name in gaps:
                 value = float(base[name][seed] + number * gaps[name][seed])
                 values |= {name: value - 0.01, f"test.{name}": value, f"untrained.{name}": 0.2}
-            replicates.append({"seed": seed, "values": values})
+            replicates.append(ReplicateSummary(seed=seed, values=values))
             folder = storage / "trials" / f"{number:04d}" / f"replicate-{seed}"
             folder.mkdir(parents=True)
             per_item = {"test": per_pair(number, seed)} if items else {}
             (folder / "result.json").write_text(json.dumps({"values": values, "per_item": per_item}))
-        means = {k: float(np.mean([r["values"][k] for r in replicates])) for k in replicates[0]["values"]}
+        means = {k: float(np.mean([r.values[k] for r in replicates])) for k in replicates[0].values}
         trials.append(
-            {"number": number, "state": "complete", "params": {"split": arm}, "values": means,
-             "replicates": replicates, "steps": 100, "planned_steps": 100, "worker_seconds": 10.0}
+            TrialSummary(
+                number=number, state="complete", params={"split": arm}, values=means, replicates=replicates,
+                steps=100, planned_steps=100, worker_seconds=10.0, attempts=1,
+            )
         )  # fmt: skip
-    summary = {
-        "study": "angle_split_search", "profile": "embedded", "updated": "2026-01-05T10:06:12+00:00",
-        "status": "finished", "question": "Which split?", "parameter": "split",
-        "design": design, "objectives": [{"name": "spearman", "direction": "maximize"}], "best": [1], "trials": trials,
-        "planned_trials": 2, "worker_seconds": {"used": 20.0, "saved": 0.0, "overhead": 1.0},
-    } | extra  # fmt: skip
-    (storage / "summary.json").write_text(json.dumps(summary))
+    summary = StudySummary(
+        study="angle_split_search", id="angle_split_search-0123456789ab", profile="embedded",
+        updated="2026-01-05T10:06:12+00:00", status="finished", question="Which split?", parameter="split",
+        design=design, objectives=[ObjectiveSummary(name="spearman", direction="maximize")], best=[1], trials=trials,
+        metrics=METRICS, planned_trials=2, worker_seconds=WorkerSeconds(used=20.0, saved=0.0, overhead=1.0),
+    )  # fmt: skip
+    (storage / "summary.json").write_text(summary.text())
 
 
 def per_pair(arm: int, seed: int, pairs: int = 60) -> dict[str, dict[str, float]]:
@@ -93,14 +107,14 @@ def test_the_interval_over_seeds_and_pairs_holds_the_difference_and_is_symmetric
     ]
     gap = np.array(whole[2:]) - np.array(whole[:2])
     gaps = [*gap.tolist(), float(gap.mean())]
-    found = over_seeds_and_items(arms[0], arms[1], "spearman", SIZES, gaps)
+    found = over_seeds_and_items(arms[0], arms[1], PARTS, gaps)
     assert [one.value for one in found] == gaps
     assert all(one.low < one.value < one.high for one in found)
-    back = over_seeds_and_items(arms[1], arms[0], "spearman", SIZES, [-g for g in gaps])
+    back = over_seeds_and_items(arms[1], arms[0], PARTS, [-g for g in gaps])
     np.testing.assert_allclose([one.low for one in found], [-one.high for one in back])
-    assert over_seeds_and_items([{}], [{}], "spearman", SIZES, gaps) is None
+    assert over_seeds_and_items([{}], [{}], PARTS, gaps) is None
     plain = [[{"ndcg": {"a": 0.5, "b": 0.7}}] * 3, [{"ndcg": {"a": 0.6, "b": 0.8}}] * 3]
-    (equal,) = over_seeds_and_items(plain[0], plain[1], "ndcg", [], [0.1])
+    (equal,) = over_seeds_and_items(plain[0], plain[1], {"ndcg": None}, [0.1])
     assert (equal.low, equal.high) == pytest.approx((0.1, 0.1))
 
 
@@ -156,14 +170,18 @@ def test_worse_is_called_worse(tmp_path) -> None:
 def test_only_shared_seeds_of_unfinished_arms_are_compared(tmp_path) -> None:
     write(tmp_path, REAL)
     path = tmp_path / "summary.json"
-    summary = json.loads(path.read_text())
-    summary["trials"][1] |= {"state": "running", "replicates": summary["trials"][1]["replicates"][:3]}
-    path.write_text(json.dumps(summary | {"status": "running"}))
+    summary = read(path)
+    first, second = summary.trials
+
+    def left_at(replicates: int, status: StudyStatus) -> None:
+        arm = second.model_copy(update={"state": TrialState.RUNNING, "replicates": second.replicates[:replicates]})
+        path.write_text(summary.model_copy(update={"status": status, "trials": (first, arm)}).text())
+
+    left_at(3, StudyStatus.RUNNING)
     findings = Findings(StudyFolder(tmp_path))
     assert findings.contrasts[0].seeds == (0, 1, 2)
     assert answer(findings).startswith("Still running. split = interleaved against")
-    summary["trials"][1]["replicates"] = summary["trials"][1]["replicates"][:1]
-    path.write_text(json.dumps(summary))
+    left_at(1, StudyStatus.FINISHED)
     assert Findings(StudyFolder(tmp_path)).contrasts == []
 
 
@@ -192,6 +210,6 @@ def test_a_metric_without_sizes_and_another_design(tmp_path) -> None:
 
 def test_terminal_gives_the_difference_and_no_best_arm(tmp_path) -> None:
     write(tmp_path, REAL)
-    text = final_text(json.loads((tmp_path / "summary.json").read_text()), StudyFolder(tmp_path))
+    text = final_text(read(tmp_path / "summary.json"), StudyFolder(tmp_path))
     assert text.splitlines()[0] == answer(Findings(StudyFolder(tmp_path)))
     assert "Best split" not in text

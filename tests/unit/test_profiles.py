@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -11,6 +10,8 @@ import pytest
 from study import evaluate, profiles, report, run, spec, stored
 from study.journal import Journal
 from study.protocol.folder import StudyFolder
+from study.protocol.journal import StudyBegun
+from study.protocol.summary import ObjectiveSummary, StudySummary, WorkerSeconds
 
 STUDY = """
 from study.spec import Budget, Objective, Study
@@ -39,7 +40,15 @@ def begun(folder: str, name: str, profile: str) -> None:
     storage.mkdir(parents=True)
     _, study = spec.load(Path("mine.py"), profile, {}, {})
     stored.open_study(stored.default_url(StudyFolder(storage)), name, study)
-    (storage / "summary.json").write_text(json.dumps({"study": name, "profile": profile}))
+    (storage / "summary.json").write_text(summary(name, profile).text())
+
+
+def summary(name: str, profile: str) -> StudySummary:
+    return StudySummary(
+        study=name, id=f"{name}-0123456789ab", profile=profile, question="Which k?", status="running", parameter="k",
+        objectives=[ObjectiveSummary(name="ndcg_at_10", direction="maximize")], planned_trials=2, trials=(),
+        worker_seconds=WorkerSeconds(), updated="2026-01-05T10:06:12+00:00",
+    )  # fmt: skip
 
 
 def planned(capsys, *arguments: str) -> dict[str, str]:
@@ -87,7 +96,7 @@ def test_a_profile_is_carried_on_where_it_is_though_its_summary_is_lost(here, ca
     """It was begun anew in a folder of its own, without a word."""
     begun("studies/mine", "mine", "search")
     journal = Journal(Path("studies/mine/journal.jsonl"))
-    journal.append({"op": "study", "tags": {"study.name": "mine", "study.profile": "search"}, "time": 1})
+    journal.append(StudyBegun(tags={"study.name": "mine", "study.profile": "search"}, time=1))
     journal.close()
     lose(Path("studies/mine/summary.json"))
     assert planned(capsys, "--profile", "search")["storage"] == str(here / "studies" / "mine")
@@ -125,7 +134,7 @@ def test_commands_that_read_find_the_profile(here) -> None:
     begun("studies/mine.search", "mine.search", "search")
     aside = Path("studies/mine.20261130-101010")
     aside.mkdir()
-    (aside / "summary.json").write_text('{"study": "mine", "profile": "aside"}')
+    (aside / "summary.json").write_text(summary("mine", "aside").text())
     found = {profile: profiles.existing("mine", profile, None) for profile in (None, "embedded", "search")}
     assert [path.name for path in found.values()] == ["mine", "mine", "mine.search"]
     assert profiles.existing("mine", None, Path("studies/mine.search")) == Path("studies/mine.search")
@@ -146,21 +155,24 @@ def evaluated(arguments: list[str]) -> int:
     return evaluate.main([*arguments, "--suite", "nanobeir", "--trials", "0"])
 
 
-@pytest.mark.parametrize("command", [report.main, evaluated])
-def test_report_and_evaluate_take_a_profile(here, capsys, command) -> None:
+@pytest.mark.parametrize(
+    ("command", "code", "found"),
+    [(report.main, 0, "studies/mine.search/report.html"), (evaluated, 2, "mine.search has no trial 0; no trial is")],
+)
+def test_report_and_evaluate_take_a_profile(here, capsys, command, code, found) -> None:
     begun("studies/mine.search", "mine.search", "search")
     assert command(["mine.py", "--profile", "small"]) == 2
     assert "no results of profile small of mine; there are results of --profile search" in capsys.readouterr().err
     assert command(["mine.py"]) == 2
     assert "no results of mine; there are results of --profile search" in capsys.readouterr().err
-    # Found, and then read: this one is not a whole summary.
-    assert command(["mine.py", "--profile", "search"]) == 2
-    assert "mine.search/summary.json is not a study's summary" in capsys.readouterr().err
+    # Found, and then read.
+    assert command(["mine.py", "--profile", "search"]) == code
+    said = capsys.readouterr()
+    assert found in said.out + said.err
 
 
 def test_an_evaluation_takes_other_resources_than_the_study(here, capsys, monkeypatch) -> None:
     begun("studies/mine", "mine", "embedded")
-    monkeypatch.setattr(evaluate, "read_summary", lambda path: {"profile": "embedded", "study": "mine", "trials": []})
     assert evaluated(["mine.py", "--resources", "gpu_per_worker=1"]) == 2
     assert "did you mean 'resources.gpus_per_worker'" in capsys.readouterr().err
     monkeypatch.setattr(evaluate, "chosen", lambda summary, trials: [])

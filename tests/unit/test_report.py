@@ -19,8 +19,7 @@ from study import report, significance
 from study.answer import accounts, answer, caveats, notes
 from study.findings import Findings
 from study.protocol.folder import StudyFolder
-from study.words import label, meanings
-from trainables import trainers
+from study.protocol.summary import ObjectiveSummary, Tracking
 
 ROOT = Path(__file__).resolve().parents[2]
 _spec = importlib.util.spec_from_file_location("synthetic_study", Path(__file__).with_name("synthetic_study.py"))
@@ -125,7 +124,7 @@ def test_a_best_value_at_the_end_of_the_range_is_a_caveat(tmp_path: Path) -> Non
 
 def test_a_rival_that_wins_on_test_is_named(tmp_path: Path) -> None:
     summary = write_study(tmp_path, {1.0: {"test": 0.2, "untrained": 0.1}, 2.0: {"test": 0.4, "untrained": 0.1}})
-    (tmp_path / "summary.json").write_text(json.dumps(summary | {"best": [0]}))
+    (tmp_path / "summary.json").write_text(summary.model_copy(update={"best": (0,)}).text())
     assert "chosen on validation; on the test queries k = 2 did better" in caveats(Findings(StudyFolder(tmp_path)))[0]
 
 
@@ -172,7 +171,7 @@ def test_a_study_that_has_only_begun(tmp_path: Path) -> None:
 
 def test_matched_cost_takes_the_best_evaluation_within_each_level(k_study: Findings) -> None:
     rows = {row.budget: row for row in k_study.matched()}
-    assert rows[100.0].trial["params"]["k"] == 2.0
+    assert rows[100.0].trial.params["k"] == 2.0
     for row in rows.values():
         assert row.cost <= row.budget
         offers = [v for t in k_study.trials for c, v, _ in k_study.paid(t) if c <= row.budget]
@@ -234,13 +233,6 @@ def test_every_metric_of_the_page_is_explained_on_it(tmp_path: Path) -> None:
     assert text.count("<dt>nDCG@10</dt><dd>") == 1
 
 
-@pytest.mark.parametrize("trainer", sorted(path.parent.name for path in (ROOT / "trainables").glob("*/recipe.py")))
-def test_every_metric_of_a_trainer_has_an_explanation(trainer: str) -> None:
-    module = trainers.module(trainer, "config")
-    metrics = module.metrics(module.Config())
-    assert list(meanings(metrics)) == [label(name) for name in metrics]
-
-
 def test_without_cost_there_are_no_cost_sections(tmp_path: Path) -> None:
     write_study(tmp_path, K_STUDY, cost=False)
     text = report.write(StudyFolder(tmp_path)).read_text()
@@ -250,9 +242,10 @@ def test_without_cost_there_are_no_cost_sections(tmp_path: Path) -> None:
 
 def test_a_minimised_objective_and_a_parameter_of_words(tmp_path: Path) -> None:
     grid = {"chunked": {"test": 0.3, "untrained": 0.5}, "interleaved": {"test": 0.2, "untrained": 0.5}}
-    summary = write_study(tmp_path, grid, cost=False, parameter="split", metric="error", parameter_log=False)
-    summary |= {"objectives": [{"name": "error", "direction": "minimize"}], "best": [1]}
-    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    write_study(
+        tmp_path, grid, cost=False, parameter="split", metric="error", parameter_log=None, best=[1],
+        objectives=[ObjectiveSummary(name="error", direction="minimize")],
+    )  # fmt: skip
     findings = Findings(StudyFolder(tmp_path))
     assert answer(findings).startswith("Best split = interleaved: test error 0.200")
     assert "−0.300 against the best untrained split" in answer(findings)
@@ -274,7 +267,7 @@ def test_a_searched_learning_rate_and_many_values(tmp_path: Path) -> None:
 
 def test_passwords_stay_out_of_the_report(tmp_path: Path) -> None:
     uri = "https://me:secret@mlflow.example/x?password=secret"
-    write_study(tmp_path, K_STUDY, mlflow={"tracking_uri": uri, "experiment": "e"})
+    write_study(tmp_path, K_STUDY, tracking=Tracking(uri=uri, experiment="e"))
     text = report.write(StudyFolder(tmp_path)).read_text()
     assert "secret" not in text
     assert 'href="https://***@mlflow.example/x?password=***"' in text
@@ -295,7 +288,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     ("content", "message"),
     [
         ("{", "is not a study's summary"),
-        ('{"study": "x", "status": "finished"}', "it lacks objectives, trials"),
+        ('{"study": "x", "status": "finished"}', "it lacks id, profile, question"),
+        ('["study"]', "it is a list, not an object"),
+        ('{"format": 3}', "has format 3, this version reads 2: use the version that wrote it"),
     ],
 )
 def test_a_broken_summary_is_refused(tmp_path: Path, content: str, message: str) -> None:
@@ -326,11 +321,12 @@ def with_control(storage: Path, value: float) -> Findings:
     """A search over two ratios beside a control that lacks both."""
     summary = write_study(
         storage, RATIOS | {"none": {"test": value, "untrained": 0.1}}, parameter="encoder", cost=False,
-        plane=["encoder", "decoder"], importances={"encoder": 0.7, "decoder": 0.3},
+        plane=("encoder", "decoder"), importances={"encoder": 0.7, "decoder": 0.3},
     )  # fmt: skip
-    summary["trials"][-1] |= {"control": True, "params": {"objective": "none"}}
-    summary["best"] = [1]
-    (storage / "summary.json").write_text(json.dumps(summary))
+    *searched, last = summary.trials
+    control = last.model_copy(update={"control": True, "params": {"objective": "none"}})
+    summary = summary.model_copy(update={"trials": (*searched, control), "best": (1,)})
+    (storage / "summary.json").write_text(summary.text())
     return Findings(StudyFolder(storage))
 
 

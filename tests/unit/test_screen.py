@@ -14,6 +14,7 @@ import pytest
 from study import run, screen, submit
 from study.display import Display
 from study.protocol.folder import StudyFolder
+from study.protocol.summary import ObjectiveSummary, StudySummary, WorkerSeconds
 
 
 def stream(number: int) -> screen.View:
@@ -40,10 +41,11 @@ def test_a_terminal_that_is_closed() -> None:
     os.close(master)
     display.message("nobody sees this")
     display.update(
-        {
-            "study": "demo", "status": "running", "parameter": "k", "planned_trials": 4, "best": [], "trials": [],
-            "objectives": [{"name": "ndcg_at_10", "direction": "maximize"}],
-        }
+        StudySummary(
+            study="demo", id="demo-0123456789ab", profile="embedded", question="?", status="running", parameter="k",
+            planned_trials=4, trials=(), worker_seconds=WorkerSeconds(), updated="2026-01-05T10:06:12+00:00",
+            objectives=[ObjectiveSummary(name="ndcg_at_10", direction="maximize")],
+        )
     )  # fmt: skip
     display.close(None)
     assert not view.isatty()

@@ -13,7 +13,7 @@ from trainables.contrastive import BatchSampler
 from trainables.data.types import Example, TrainingSet
 from trainables.splade.config import Config
 from trainables.splade.model import SpladeEncoder, rescale_head
-from trainables.splade.recipe import SpladeRecipe, build
+from trainables.splade.recipe import Encoder, SpladeRecipe, build
 
 EXAMPLES = [
     Example(f"query {i}", f"positive {i % 5}", tuple(f"negative {i} {n}" for n in range(4)), (9.0, 1.0, 2.0, 3.0, 4.0))
@@ -31,7 +31,9 @@ def recipe(encoder, tmp_path, seed=0, examples=EXAMPLES, **config):
     context = Context(seed=seed, folder=tmp_path, device=torch.device("cpu"))
     made = Config(batch_size=6, **config)
     sampler = BatchSampler(TrainingSet("some data", "0", examples), made.batch_size, made.hard_negatives, context)
-    return SpladeRecipe(made, context, *encoder, sampler, SimpleNamespace(description={}))
+    return SpladeRecipe(
+        made, context, Encoder(*encoder, made, context.device), sampler, SimpleNamespace(description={})
+    )
 
 
 def equal(a, b):

@@ -9,7 +9,6 @@ from pydantic import Field, PositiveInt, model_validator
 
 from trainables import inputs
 from trainables.config import (
-    Direction,
     Finite,
     Fraction,
     NonNegativeFinite,
@@ -21,8 +20,9 @@ from trainables.config import (
     TrainerConfig,
 )
 from trainables.data.config import PairData, RetrievalData
-from trainables.evaluation.metrics import METRICS as RANKING
+from trainables.evaluation.metrics import declared
 from trainables.places import Text
+from trainables.report import Correlation, Metric
 
 
 class CollapseLimits(Section):
@@ -126,10 +126,24 @@ class Config(TrainerConfig):
         return tuple((dim / self.dims[-1]) ** power for dim in self.dims)
 
 
-def metrics(config: Config) -> dict[str, Direction]:
+def metrics(config: Config) -> dict[str, Metric]:
     """See `trainables.recipe`. `spearman` is the mean over `dims`, `spearman_32` that of the prefix of 32."""
-    measured = ("spearman", "pearson", *(RANKING if config.retrieval.source is not None else ()))
-    return {f"{name}{size}": "maximize" for name in measured for size in ("", *(f"_{dim}" for dim in config.dims))}
+    whole = {
+        "spearman": Metric(label="Spearman", meaning="rank correlation of the cosine with the labels"),
+        "pearson": Metric(label="Pearson", meaning="linear correlation of the cosine with the labels"),
+        **(declared() if config.retrieval.source is not None else {}),
+    }
+    kinds: dict[str, Literal["linear", "rank"]] = {"spearman": "rank", "pearson": "linear"}
+    found = {}
+    for name, metric in whole.items():
+        found[name] = metric
+        for dim in config.dims:
+            correlation = None
+            if name in kinds:
+                correlation = Correlation(kind=kinds[name], one=f"cosine_{dim}", other="label")
+            part = {"label": f"{metric.label} {dim}", "of": name, "size": dim, "correlation": correlation}
+            found[f"{name}_{dim}"] = metric.model_copy(update=part)
+    return found
 
 
 def prepare(config: Config) -> Prepared:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from trainables.evaluation.types import Evaluation
+from trainables.report import Metric
 
 Run = Mapping[str, Sequence[tuple[str, float]]]
 """Query id -> (document id, score), best first. Metrics look at this order and never at the scores."""
@@ -38,6 +39,20 @@ def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str] = METRICS) -> Evalua
     return Evaluation(values, per_item)
 
 
+def declared(metrics: Sequence[str] = METRICS) -> dict[str, Metric]:
+    """What a recipe that is measured by these says of them; ValueError as `evaluate`.
+
+    >>> declared(["ndcg_at_10"])["ndcg_at_10"].label
+    'nDCG@10'
+    """
+    found = {}
+    for metric in metrics:
+        _, k = _parse(metric)
+        _, label, meaning = _MEASURES[metric.partition("_")[0]]
+        found[metric] = Metric(label=f"{label}@{k}", meaning=meaning)
+    return found
+
+
 def _ndcg(found: Sequence[int], grades: Mapping[str, int], k: int) -> float:
     """Linear gain and log2 discount (Järvelin & Kekäläinen 2002 as in trec_eval's ndcg_cut)."""
     ideal = _dcg(sorted(grades.values(), reverse=True)[:k])
@@ -57,16 +72,24 @@ def _recall(found: Sequence[int], grades: Mapping[str, int], k: int) -> float:
     return sum(grade > 0 for grade in found) / relevant if relevant else 0.0
 
 
-_MEASURES: dict[str, Callable[[Sequence[int], Mapping[str, int], int], float]] = {
-    "ndcg": _ndcg,
-    "mrr": _mrr,
-    "recall": _recall,
+Measure = Callable[[Sequence[int], Mapping[str, int], int], float]
+"""(grades of the documents found, those of all judged ones by id, how many are looked at) -> value of a query."""
+
+_MEASURES: dict[str, tuple[Measure, str, str]] = {
+    "ndcg": (
+        _ndcg,
+        "nDCG",
+        "the gain of the documents found, discounted by their rank, as a share of the best possible",
+    ),
+    "mrr": (_mrr, "MRR", "one over the rank of the first relevant document, 0 where none is found so far up"),
+    "recall": (_recall, "recall", "the share of the relevant documents that are found so far up"),
 }
+"""Name -> what computes it, its name for readers, what it is."""
 
 
-def _parse(metric: str) -> tuple[Callable[[Sequence[int], Mapping[str, int], int], float], int]:
+def _parse(metric: str) -> tuple[Measure, int]:
     name, _, k = metric.partition("_at_")
     if name not in _MEASURES or not k.isdigit() or int(k) < 1:
         accepted = ", ".join(f"{name}_at_K" for name in _MEASURES)
         raise ValueError(f"metric {metric!r}; accepted are {accepted} with K from 1")
-    return _MEASURES[name], int(k)
+    return _MEASURES[name][0], int(k)

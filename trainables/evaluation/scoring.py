@@ -28,6 +28,10 @@ QUERIES = 1024
 """Queries that are scored against a block at a time where vectors are sparse."""
 
 
+Padded = tuple[torch.Tensor, torch.Tensor]
+"""Vectors (texts, longest, dim), 0 where a text has none, and (texts, longest) bool, true where it has one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ragged:
     """Any number of vectors for each of several texts, one text's after the other's."""
@@ -58,9 +62,9 @@ class Ragged:
         within -= (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
         return Ragged(self.values[starts[places].repeat_interleave(lengths) + within], lengths)
 
-    def padded(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """(texts, longest, dim), 0 beyond a text's vectors, and (texts, longest) true where there is one."""
-        longest = max(1, int(self.lengths.max()))
+    def padded(self, longest: int | None = None) -> Padded:
+        """With room for `longest` vectors of each text, or as many as one of them has."""
+        longest = max(1, int(self.lengths.max())) if longest is None else longest
         there = torch.arange(longest, device=self.lengths.device) < self.lengths.unsqueeze(1)
         full = self.values.new_zeros(len(self), longest, self.values.shape[1])
         full[there] = self.values
@@ -199,7 +203,7 @@ class MaxSim(Scorer[Ragged]):
         for columns, some in _pieces(documents, DOCUMENT_TOKENS):
             padded = some.padded()
             for rows, few in asked:
-                found[rows, columns] = _max_sim(few, padded)
+                found[rows, columns] = max_sim(few, padded)
         return found
 
     def arrays(self, vectors: Ragged, precision: Precision) -> dict[str, np.ndarray]:
@@ -231,13 +235,13 @@ def _pieces(vectors: Ragged, limit: int) -> Iterator[tuple[slice, Ragged]]:
         start = stop
 
 
-def _max_sim(queries: tuple[torch.Tensor, torch.Tensor], documents: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
-    """(queries, documents) of `Ragged.padded` vectors (texts, longest, dim)."""
+def max_sim(queries: Padded, documents: Padded) -> torch.Tensor:
+    """(queries, documents) float32 of `Ragged.padded` vectors, all pairs at once and with a gradient."""
     (asked, of_query), (found, of_document) = queries, documents
     with torch.autocast(asked.device.type, enabled=False):
         products = asked.flatten(0, 1).float() @ found.flatten(0, 1).float().T
     products = products.view(*of_query.shape, *of_document.shape).masked_fill_(~of_document, -torch.inf)
-    return products.amax(3).masked_fill_(~of_query.unsqueeze(2), 0).sum(1)
+    return products.amax(3).masked_fill(~of_query.unsqueeze(2), 0).sum(1)
 
 
 def _rounded(values: torch.Tensor, precision: Precision) -> torch.Tensor:

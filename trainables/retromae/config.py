@@ -9,7 +9,6 @@ from pydantic import Field, PositiveInt, model_validator
 
 from trainables import inputs
 from trainables.config import (
-    Direction,
     Fraction,
     OpenFraction,
     Optimiser,
@@ -21,7 +20,8 @@ from trainables.config import (
     TrainerConfig,
 )
 from trainables.data.config import TextData
-from trainables.evaluation.metrics import METRICS as RANKING
+from trainables.evaluation.metrics import declared
+from trainables.report import Metric
 from trainables.retrieval_config import RetrievalConfig
 
 
@@ -133,9 +133,9 @@ class Config(RetrievalConfig, MaskingConfig):
         return sum(stage.steps for stage in self.stages if stage.name == "pretrain")
 
 
-def metrics(config: Config) -> dict[str, Direction]:
+def metrics(config: Config) -> dict[str, Metric]:
     """See `trainables.recipe`."""
-    return dict.fromkeys(RANKING, "maximize")
+    return declared()
 
 
 def prepare(config: Config) -> Prepared:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,17 +11,16 @@ import torch
 import torch.nn.functional as F
 
 from trainables import distributed, encoders, overrides, vocabulary
-from trainables.config import Split
-from trainables.contrastive import BatchSampler, ContrastiveBatch, info_nce, ranking_signals
+from trainables.contrastive import BatchSampler, info_nce, ranking_signals
 from trainables.data.masking import FREE_STREAM, MaskableTokens, Masker, draws, text_seeds, unigram_entropy
 from trainables.data.order import share
 from trainables.data.sources import training_set
 from trainables.data.text import HeldTexts, TextSet, text_set
 from trainables.encoders import Tokens
 from trainables.evaluation.retrieval import Retrieval
-from trainables.evaluation.types import Evaluation
 from trainables.probe import SAMPLE, extremes
-from trainables.recipe import RecipeContext, parameter_groups
+from trainables.recipe import RecipeContext
+from trainables.retrieval_recipe import RetrievalBatch, RetrievalRecipe
 from trainables.retromae.config import Config
 from trainables.retromae.decoder import Decoder
 from trainables.retromae.masking import visible_sets
@@ -54,7 +52,8 @@ def build(config: Config, context: RecipeContext) -> RetroMAERecipe:
     if pretraining.objective == "retromae":
         decoder = Decoder(mlm.base_model, config.decoder_layers)
     model = RetroMAE(mlm, decoder)
-    return RetroMAERecipe(config, context, model, tokenizer, text, sampler, Retrieval(config.evaluation, cache))
+    encoder = Encoder(model.to(context.device), tokenizer, config, context.device)
+    return RetroMAERecipe(config, context, encoder, sampler, Retrieval(config.evaluation, cache), text)
 
 
 class Encoder(encoders.TextEncoder):
@@ -83,56 +82,54 @@ class PretrainingBatch:
     """(texts,) int64: what each text's masks are drawn from."""
 
 
-@dataclass(frozen=True, slots=True)
-class FinetuningBatch:
-    """This rank's tokens, and what the loss must know of the global batch; see `contrastive.ContrastiveBatch`."""
-
-    queries: Tokens
-    documents: Tokens
-    sampled: ContrastiveBatch
-
-
-class RetroMAERecipe:
+class RetroMAERecipe(RetrievalRecipe):
     """See `trainables.recipe.Recipe`."""
 
     def __init__(
         self,
         config: Config,
         context: RecipeContext,
-        model: RetroMAE,
-        tokenizer: Any,
-        text: TextSet | None,
+        encoder: Encoder,
         sampler: BatchSampler,
         retrieval: Retrieval,
+        text: TextSet | None,
     ) -> None:
         """`text` is None where there is no pre-training."""
-        self.config, self.context, self.tokenizer = config, context, tokenizer
-        self.text, self.sampler, self.retrieval = text, sampler, retrieval
-        self.masker = Masker(tokenizer)
-        self.model = model.to(context.device)
-        self.encoder = Encoder(self.model, tokenizer, config, context.device)
-        entropy = None if text is None else unigram_entropy(text, self.masker, config.pretraining.max_length)
-        self.rules = rules(config, entropy)
-        self.description = _describe(self, entropy)
+        super().__init__(config, context, encoder, sampler, retrieval)
+        self.text, self.masker = text, Masker(self.tokenizer)
+        self.entropy = None if text is None else unigram_entropy(text, self.masker, config.pretraining.max_length)
+        self.rules = rules(config, self.entropy)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        model, text = self.model, self.text
+        facts = super().description | {"parameters": sum(parameter.numel() for parameter in model.mlm.parameters())}
+        if text is not None:
+            facts |= {
+                "text.data": text.name,
+                "text.identity": text.identity,
+                "text.unigram_entropy": self.entropy,
+                "text.whole_words": self.masker.whole_words,
+            }
+            if text.size is not None:
+                facts["text.size"] = text.size
+        if model.decoder is not None:
+            facts["decoder.parameters"] = sum(parameter.numel() for parameter in model.decoder.parameters())
+        return facts
 
     def sample(self, count: int) -> dict[str, list[str]]:
         text = {} if self.text is None else {self.text.name: self.text.sample(count)}
-        return {**text, self.sampler.data.name: self.sampler.sample(count), **self.retrieval.sample(count)}
+        return text | super().sample(count)
 
     def reduced(self, texts: int, documents: int) -> RetroMAERecipe:
-        made = copy.copy(self)
+        made = super().reduced(texts, documents)
         made.config = overrides.apply(self.config, {"batch_size": texts, "pretraining.batch_size": texts})
         if self.text is not None:
             held = self.text.sample(SAMPLE)
             made.text = HeldTexts(self.text.name, self.text.identity, [held[at] for at in extremes(held, texts)])
-        made.sampler = self.sampler.reduced(texts)
-        made.retrieval = self.retrieval.reduced(texts, documents)
         return made
 
-    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        return parameter_groups(self.model.named_parameters(), weight_decay)
-
-    def batch(self, step: int) -> PretrainingBatch | FinetuningBatch:
+    def batch(self, step: int) -> PretrainingBatch | RetrievalBatch:
         config, context = self.config, self.context
         stage, place = config.stage_of(step)
         if stage.name == "pretrain":
@@ -144,14 +141,9 @@ class RetroMAERecipe:
                 self.masker.encode(texts, config.pretraining.max_length, context.device), seeds.to(context.device)
             )
         # By the place in the stage: runs with and without pre-training are fine-tuned on the same batches.
-        sampled = self.sampler.batch(place)
-        return FinetuningBatch(
-            self.encoder.tokens(sampled.queries, config.query_length),
-            self.encoder.tokens(sampled.documents, config.document_length),
-            sampled,
-        )
+        return super().batch(place)
 
-    def loss(self, batch: PretrainingBatch | FinetuningBatch, step: int) -> tuple[torch.Tensor, Signals]:
+    def loss(self, batch: PretrainingBatch | RetrievalBatch, step: int) -> tuple[torch.Tensor, Signals]:
         pretraining = isinstance(batch, PretrainingBatch)
         # A gang counts a missing gradient as zero, and a zero still decays: only what is frozen is left alone.
         for parameter in self.model.unused_in_finetuning():
@@ -203,7 +195,7 @@ class RetroMAERecipe:
 
         return loss
 
-    def _finetune(self, batch: FinetuningBatch) -> tuple[torch.Tensor, Signals]:
+    def _finetune(self, batch: RetrievalBatch) -> tuple[torch.Tensor, Signals]:
         config, sampled = self.config, batch.sampled
         with encoders.autocast(config.precision, self.context.device):
             local = self.encoder.vectors(batch.queries), self.encoder.vectors(batch.documents)
@@ -217,9 +209,6 @@ class RetroMAERecipe:
                 "spread": _spread(documents),
             }
         return loss, signals
-
-    def evaluate(self, splits: Sequence[Split]) -> dict[Split, Evaluation]:
-        return self.retrieval.evaluate(splits, self.encoder.queries, self.encoder.documents)
 
     def export(self, folder: Path) -> None:
         config = self.config
@@ -242,25 +231,3 @@ def _mean(total: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
 def _spread(vectors: torch.Tensor) -> torch.Tensor:
     """Mean squared distance of vectors (N, D) from their centre, each at length 1."""
     return 1 - F.normalize(vectors, dim=1).mean(0).square().sum()
-
-
-def _describe(recipe: RetroMAERecipe, entropy: float | None) -> dict[str, Any]:
-    config, model = recipe.config, recipe.model
-    facts = {
-        **recipe.sampler.description,
-        "hard_negatives.source": config.negatives_source,
-        "parameters": sum(parameter.numel() for parameter in model.mlm.parameters()),
-        **recipe.retrieval.description,
-    }
-    if recipe.text is not None:
-        facts |= {
-            "text.data": recipe.text.name,
-            "text.identity": recipe.text.identity,
-            "text.unigram_entropy": entropy,
-            "text.whole_words": recipe.masker.whole_words,
-        }
-        if recipe.text.size is not None:
-            facts["text.size"] = recipe.text.size
-    if model.decoder is not None:
-        facts["decoder.parameters"] = sum(parameter.numel() for parameter in model.decoder.parameters())
-    return facts

@@ -8,7 +8,6 @@ from pydantic import PositiveInt, model_validator
 
 from trainables import inputs
 from trainables.config import (
-    Direction,
     Fraction,
     NonNegativeFinite,
     PositiveFinite,
@@ -17,7 +16,8 @@ from trainables.config import (
     StepCost,
     TrainerConfig,
 )
-from trainables.evaluation.metrics import METRICS as RANKING
+from trainables.evaluation.metrics import declared
+from trainables.report import Metric
 from trainables.retrieval_config import RetrievalConfig
 
 
@@ -87,10 +87,25 @@ class Config(RetrievalConfig, HeadConfig):
         return (StepCost(self.steps, self.batch_tokens, projected=self.batch_tokens),)
 
 
-def metrics(config: Config) -> dict[str, Direction]:
+def metrics(config: Config) -> dict[str, Metric]:
     """See `trainables.recipe`."""
-    costs = ("flops", "active_query", "active_document")
-    return {**dict.fromkeys(RANKING, "maximize"), **dict.fromkeys(costs, "minimize")}
+    flops = Metric(
+        label="FLOPS",
+        meaning="multiplications per query and document scored: the sum over all terms of the share of queries that "
+        "have the term times the share of documents that have it",
+        direction="minimize",
+        cost=True,
+    )
+    active = {
+        f"active_{side}": Metric(
+            label=f"active {side}",
+            meaning="terms of a vector that are not 0, on average",
+            direction="minimize",
+            column=True,
+        )
+        for side in ("document", "query")
+    }
+    return {**declared(), "flops": flops, **active}
 
 
 def prepare(config: Config) -> Prepared:

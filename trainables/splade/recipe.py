@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
@@ -12,14 +11,13 @@ from typing import Any
 import torch
 
 from trainables import distributed, encoders
-from trainables.config import Split
-from trainables.contrastive import BatchSampler, ContrastiveBatch, info_nce, ranking_signals
+from trainables.collapse import Rule
+from trainables.contrastive import BatchSampler, info_nce, ranking_signals
 from trainables.data.sources import training_set
-from trainables.encoders import Tokens
 from trainables.evaluation.retrieval import Retrieval, VectorStatistics
 from trainables.evaluation.scoring import SPARSE
-from trainables.evaluation.types import Evaluation
-from trainables.recipe import RecipeContext, parameter_groups
+from trainables.recipe import RecipeContext
+from trainables.retrieval_recipe import RetrievalBatch, RetrievalRecipe
 from trainables.splade import losses
 from trainables.splade.config import Config
 from trainables.splade.model import SpladeEncoder, export, rescale_head
@@ -42,7 +40,8 @@ def build(config: Config, context: RecipeContext) -> SpladeRecipe:
     encoders.check_lengths(config.lengths, config.backbone, mlm, tokenizer)
     model = SpladeEncoder(mlm, tokenizer)
     rescale_head(mlm, config.k, config.rescale, config.rescale_bias)
-    return SpladeRecipe(config, context, model, tokenizer, sampler, Retrieval(config.evaluation, cache))
+    encoder = Encoder(model.to(context.device), tokenizer, config, context.device)
+    return SpladeRecipe(config, context, encoder, sampler, Retrieval(config.evaluation, cache))
 
 
 class Encoder(encoders.TextEncoder):
@@ -58,58 +57,32 @@ class Encoder(encoders.TextEncoder):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """This rank's tokens, and what the loss must know of the global batch; see `contrastive.ContrastiveBatch`."""
-
-    queries: Tokens
-    documents: Tokens
-    sampled: ContrastiveBatch
+class Batch(RetrievalBatch):
     teacher: torch.Tensor | None
     """(queries, 1 + hard negatives)."""
 
 
-class SpladeRecipe:
+class SpladeRecipe(RetrievalRecipe):
     """See `trainables.recipe.Recipe`."""
 
-    def __init__(
-        self,
-        config: Config,
-        context: RecipeContext,
-        model: SpladeEncoder,
-        tokenizer: Any,
-        sampler: BatchSampler,
-        retrieval: Retrieval,
-    ) -> None:
-        self.config, self.context, self.tokenizer = config, context, tokenizer
-        self.sampler, self.retrieval = sampler, retrieval
-        self.model = model.to(context.device)
-        self.encoder = Encoder(self.model, tokenizer, config, context.device)
-        self.rules = rules(config, model.terms)
-        self.description = _describe(self)
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        return rules(self.config, self.model.terms)
 
-    def sample(self, count: int) -> dict[str, list[str]]:
-        return {self.sampler.data.name: self.sampler.sample(count), **self.retrieval.sample(count)}
-
-    def reduced(self, texts: int, documents: int) -> SpladeRecipe:
-        made = copy.copy(self)
-        made.sampler = self.sampler.reduced(texts)
-        made.retrieval = self.retrieval.reduced(texts, documents)
-        return made
-
-    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        return parameter_groups(self.model.named_parameters(), weight_decay)
+    @property
+    def description(self) -> dict[str, Any]:
+        facts = super().description | {"vocabulary": self.model.terms}
+        if self.config.distillation != "none":
+            given = [example.scores for example in self.sampler.data.examples if example.scores is not None]
+            margins = [scores[0] - other for scores in given for other in scores[1:]]
+            facts |= {"teacher.margin_mean": fmean(margins), "teacher.margin_deviation": pstdev(margins)}
+        return facts
 
     def batch(self, step: int) -> Batch:
-        config, sampled = self.config, self.sampler.batch(step)
-        teacher = None
-        if config.distillation != "none":
-            teacher = torch.tensor([example.scores for example in sampled.examples], device=self.context.device)
-        return Batch(
-            self.encoder.tokens(sampled.queries, config.query_length),
-            self.encoder.tokens(sampled.documents, config.document_length),
-            sampled,
-            teacher,
-        )
+        texts, teacher = super().batch(step), None
+        if self.config.distillation != "none":
+            teacher = torch.tensor([example.scores for example in texts.sampled.examples], device=self.context.device)
+        return Batch(texts.queries, texts.documents, texts.sampled, teacher)
 
     def loss(self, batch: Batch, step: int) -> tuple[torch.Tensor, dict[str, torch.Tensor | float]]:
         config, sampled = self.config, batch.sampled
@@ -142,10 +115,6 @@ class SpladeRecipe:
             }
         return total, signals
 
-    def evaluate(self, splits: Sequence[Split]) -> dict[Split, Evaluation]:
-        encoder = self.encoder
-        return self.retrieval.evaluate(splits, encoder.queries, encoder.documents, encoder.statistics, encoder.scorer)
-
     def export(self, folder: Path) -> None:
         export(self.model, self.tokenizer, folder, self.config.lengths)
 
@@ -157,18 +126,3 @@ def _sparsity(query: torch.Tensor, document: torch.Tensor) -> dict[str, float]:
         "active_query": float(query.sum()),
         "active_document": float(document.sum()),
     }
-
-
-def _describe(recipe: SpladeRecipe) -> dict[str, Any]:
-    config, data = recipe.config, recipe.sampler.data
-    facts = {
-        **recipe.sampler.description,
-        "hard_negatives.source": config.negatives_source,
-        "parameters": sum(parameter.numel() for parameter in recipe.model.parameters()),
-        "vocabulary": recipe.model.terms,
-        **recipe.retrieval.description,
-    }
-    if config.distillation != "none":
-        margins = [s[0] - other for s in (e.scores for e in data.examples) if s is not None for other in s[1:]]
-        facts |= {"teacher.margin_mean": fmean(margins), "teacher.margin_deviation": pstdev(margins)}
-    return facts

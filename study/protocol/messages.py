@@ -1,0 +1,87 @@
+"""What the ledger, the engine and the gangs of trials tell each other.
+
+Two numbers keep those apart who work for the same trial one after the other, and one of them may not have noticed:
+
+    ticket   counts how often the ledger has handed the trial out. The engine holds it, and gives it to the gang that
+             it starts. A gang of an earlier handing-out, which the engine's launcher may start once more after the
+             trial was given back, is told that there is nothing to run.
+    attempt  counts the gangs that have taken the trial over. Rank 0 holds it, in all that it reports and writes. A
+             worker of an earlier gang, which may outlive its study for a moment, finds its reports answered with
+             "superseded" and its checkpoints refused.
+
+So a ticket says who may begin, an attempt says who may write. A gang whose workers were lost begins again under the
+same ticket, with a new attempt. Tickets end with the ledger's process; attempts are stored with the trial.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from study.protocol.states import ReplicateState
+from study.spec import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class HandOut:
+    """A trial to be run, for the engine."""
+
+    number: int
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a gang is to run, for its rank 0."""
+
+    trainer: str
+    config: dict[str, Any]
+    attempt: int
+    study: str
+    """The study's id."""
+    seeds: tuple[int, ...]
+    """One for each replicate."""
+    folder: str
+    """Of the trial, in the study's storage folder."""
+    store: str | None
+    """URI of an object store that keeps what the trial writes instead, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a replicate came to its end, for the ledger."""
+
+    state: ReplicateState
+    reason: str | None
+    step: int
+    values: dict[str, float]
+    """Metric -> value; `test.` before the name for the test split, `untrained.` for values of step 0."""
+    per_item: dict[str, dict[str, dict[str, float]]] | None = None
+    """Split -> metric -> query or pair id -> value, where the ledger has to store it, else None."""
+    seconds_per_step: float = 0.0
+    seconds: float = 0.0
+    """In the loop, over all attempts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActorName:
+    """By which the ledger's actor is found in the cluster."""
+
+    name: str
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
+class GangSetting:
+    """What the gangs of one launch of a study have in common."""
+
+    ledger: ActorName
+    launch: str
+    """A name that no other launch has."""
+    own_cluster: bool
+    """Whether the cluster was started by the study, and ends with it."""
+    resources: Resources
+    scratch: str
+    """Folder for what Ray writes."""
+    storage: str
+    """The study's folder."""

@@ -1,0 +1,237 @@
+"""What `summary.json` is: the study as screens, reports, `--json` and other programs see it.
+
+The ledger writes it after every event; everybody else reads it. `docs/summary.md` is made of the docstrings here
+by `study/protocol/summary_page.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+
+from study.protocol.states import StudyStatus, TrialState
+from trainables.errors import told
+from trainables.report import Metric
+
+FORMAT = 2
+AGAIN = "the command that ran the study writes it again from the ledger"
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is None or math.isfinite(value) else None
+
+
+Number = Annotated[float | None, AfterValidator(_finite)]
+"""JSON has no NaN: what is not finite is null."""
+Values = Mapping[str, Number]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class ObjectiveSummary(_Part):
+    """What trials are judged by."""
+
+    name: str
+    """A metric, measured on validation queries or pairs."""
+    direction: Literal["maximize", "minimize"]
+    """Which way is better."""
+
+
+class WorkerSeconds(_Part):
+    """Cost of all trials in seconds, each counted once for every worker of the gang."""
+
+    used: float = 0.0
+    """Seconds that gangs were held, over all attempts."""
+    saved: float = 0.0
+    """Seconds that ending early did not spend, at each trial's own pace."""
+    overhead: float = 0.0
+    """Of those used by trials that have ended, the seconds outside the training loop."""
+
+
+class GpuHours(_Part):
+    """The same cost in GPU-hours."""
+
+    used: float = 0.0
+    """0 where trials hold no GPU."""
+    saved: float = 0.0
+    """What ending early did not spend."""
+    price: float | None = None
+    """Of one GPU-hour, in whatever currency; null where the study names none."""
+
+
+class Tracking(_Part):
+    """Where the study is recorded run by run."""
+
+    uri: str | None = None
+    """The tracking server or store, without its password; null for a study that is kept out of it."""
+    experiment: str | None = None
+    """What all runs of the study are filed under."""
+    run_id: str | None = None
+    """The study's own run, the parent of its trials' runs; null until the server has it."""
+    pending: int = 0
+    """Entries of the journal that the server does not have yet."""
+    error: str | None = None
+    """What the records wait for, or null."""
+
+
+class ReplicateSummary(_Part):
+    """One seed of a trial that has ended."""
+
+    seed: int
+    """The seed of this replicate."""
+    values: Values
+    """Metric -> value, named as those of the trial."""
+
+
+class TrialSummary(_Part):
+    """One parameter set of the study."""
+
+    number: int
+    """Trials are counted from 0."""
+    state: TrialState
+    """What has become of it."""
+    reason: str | None = None
+    """Why it is in this state, where there is more to say."""
+    params: Mapping[str, Any]
+    """Parameters that the space suggested, or those of a control: dotted key of the config -> value."""
+    values: Values = {}
+    """Metric -> mean over replicates; `test.`, `untrained.` and `untrained.test.` stand before a name."""
+    replicates: tuple[ReplicateSummary, ...] = ()
+    """Those that have ended, in the order of their seeds."""
+    steps: int = 0
+    """Training steps done, over all replicates."""
+    planned_steps: int
+    """Training steps of all planned replicates."""
+    worker_seconds: float = 0.0
+    """Seconds that its gangs were held, times their workers."""
+    saved_worker_seconds: float = 0.0
+    """Worker-seconds that ending early did not spend, at its own pace."""
+    gpu_hours: float = 0.0
+    """The same as `worker_seconds` in GPU-hours; 0 where it holds no GPU."""
+    attempts: int = 0
+    """Gangs that took it over."""
+    run_id: str | None = None
+    """Its run on the tracking server; null until the server has it."""
+    checkpoint: str | None = None
+    """The finished model, or the newest checkpoint, as a path in the study's folder, or null; with `--checkpoints` the
+    URI of the model, or of the trial's folder."""
+    retry_of: int | None = None
+    """The failed trial that this one runs again, or null."""
+    control: bool = False
+    """Whether it is an arm to compare with, outside the search."""
+    latest: Values = {}
+    """Newest training loss and validation metrics."""
+
+
+class StudySummary(_Part):
+    """A whole study."""
+
+    format: Literal[2] = 2
+    """Of this document; a version of the platform reads its own and lower ones."""
+    study: str
+    """Name of the study, NAME.PROFILE for another than the default profile."""
+    id: str
+    """Of this study, which no other has."""
+    profile: str
+    """The profile that was run."""
+    status: StudyStatus
+    """What has become of the study."""
+    reason: str | None = None
+    """Why a launch looked at no more trials, where their parameters could not be run; else null."""
+    question: str
+    """What the study asks."""
+    design: Literal["search", "paired"] = "search"
+    """`paired` compares arms seed by seed."""
+    parameter: str
+    """The key that the study is about; tables put it first."""
+    parameter_log: bool | None = None
+    """Whether the space draws that parameter on a log scale; null where it draws it from no range of numbers."""
+    plane: tuple[str, str] | None = None
+    """The pair of keys that the report maps, or null."""
+    signals: tuple[str, ...] = ("loss",)
+    """Signals of the training steps whose curves the report draws."""
+    importances: Mapping[str, float] = {}
+    """Parameter -> share of the variance of the first objective over the space; empty while too few trials tell."""
+    objectives: tuple[ObjectiveSummary, ...]
+    """What trials are judged by, the first one first."""
+    best: tuple[int, ...] = ()
+    """Numbers of the best trials, controls left out: one, or the Pareto front of several objectives."""
+    planned_trials: int
+    """Trials that the budget has room for."""
+    trials: tuple[TrialSummary, ...]
+    """All trials by number."""
+    worker_seconds: WorkerSeconds
+    """What the study has cost."""
+    gpu_hours: GpuHours = GpuHours()
+    """The same in GPU-hours."""
+    wall_seconds: float = 0.0
+    """Seconds that the study has run, over all launches."""
+    metrics: Mapping[str, Metric] = {}
+    """What the recipe says of every metric that it reports: name without a split -> what readers are told."""
+    baselines: Mapping[str, Values] = {}
+    """Method, such as `bm25` -> metric -> value."""
+    dataset: Mapping[str, str] = {}
+    """Names, sizes and identities (sha256) of the inputs."""
+    tracking: Tracking = Tracking()
+    """The server or store that has its runs, and how far it has them."""
+    updated: datetime
+    """When this was written: UTC, ISO 8601."""
+
+    def text(self) -> str:
+        """The document as it is written and printed; `read` brings it back."""
+        return json.dumps(self.model_dump(mode="json"), indent=2)
+
+
+def read(path: Path) -> StudySummary:
+    """The summary in a file; ValueError with one sentence where there is none, or one of a later format."""
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path} does not exist: no study was run in this folder; --storage names another") from None
+    except OSError as error:
+        raise ValueError(f"the summary of the study cannot be read: {told(error)}; --storage names another") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is not a study's summary ({error}); {AGAIN}") from None
+    if not isinstance(tree, dict):
+        raise ValueError(f"{path} is not a study's summary: it is a {type(tree).__name__}, not an object; {AGAIN}")
+    version = tree.get("format", 1)
+    if isinstance(version, int) and version > FORMAT:
+        raise ValueError(f"{path} has format {version}, this version reads {FORMAT}: use the version that wrote it")
+    try:
+        return StudySummary.model_validate(upgraded(tree) if version == 1 else tree)
+    except ValidationError as error:
+        raise ValueError(f"{path} is not a study's summary: {_fault(error)}; {AGAIN}") from None
+
+
+def upgraded(tree: dict[str, Any]) -> dict[str, Any]:
+    """A summary of format 1 in the words of format 2: its runs were `mlflow_run_id`, its tracking `mlflow`."""
+    words = {"tracking_uri": "uri", "parent_run_id": "run_id"}
+    tree = dict(tree) | {"format": FORMAT}
+    recorded = tree.pop("mlflow", None)
+    if isinstance(recorded, dict):
+        named = {words.get(key, key): value for key, value in recorded.items()}
+        tree["tracking"] = named | {"pending": named.get("pending") or 0}
+    if isinstance(tree.get("trials"), list):
+        tree["trials"] = [
+            {"run_id" if key == "mlflow_run_id" else key: value for key, value in trial.items()}
+            if isinstance(trial, dict)
+            else trial
+            for trial in tree["trials"]
+        ]
+    return tree
+
+
+def _fault(error: ValidationError) -> str:
+    found = error.errors()
+    missing = [".".join(map(str, one["loc"])) for one in found if one["type"] == "missing"]
+    if missing:
+        return f"it lacks {', '.join(missing)}"
+    return f"{'.'.join(map(str, found[0]['loc']))}: {found[0]['msg']}"

@@ -1,0 +1,54 @@
+"""What a recipe says of each metric that it reports: screens, tables, tests and plots follow from it.
+
+`metrics(config)` of a trainer maps the name of each metric, without a split, to a `Metric`, the one to judge by first.
+Imports neither torch nor ray.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from trainables.config import Direction, Section
+
+
+class Correlation(Section):
+    """A metric that is the correlation of two values of each item, not the mean of one."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    kind: Literal["linear", "rank"]
+    """Pearson's, or Spearman's."""
+    one: str
+    """Key of `Evaluation.per_item`."""
+    other: str
+    """Another one."""
+
+
+class Metric(Section):
+    """A metric as readers meet it, and what may be computed from it."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    label: str
+    """Its name for readers, such as nDCG@10."""
+    meaning: str
+    """What it is, in half a sentence, for the legend of a report."""
+    direction: Direction = "maximize"
+    """Which way is better."""
+    decimals: Annotated[int, Field(ge=0)] | None = None
+    """How it is written; None for as many as its size calls for."""
+    cost: bool = False
+    """Whether effectiveness is paid for with it, as with the operations or the bytes of a search: reports compare
+    trials at equal cost, and draw the objective against it. At most one metric of a recipe is that."""
+    column: bool = False
+    """Whether the table of trials has a column for it; the objective and the cost have one anyway."""
+    of: str | None = None
+    """The metric that this is a part of, at one `size` of it, as of a prefix of an embedding: reports draw and test
+    arms at every size. Its parent is the mean over sizes."""
+    size: int | None = None
+    """The size that it is a part of `of` at."""
+    correlation: Correlation | None = None
+    """What it is of its items' values; None for the mean of those under its own name in `Evaluation.per_item`, where
+    there are any."""
