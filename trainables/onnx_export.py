@@ -18,8 +18,8 @@ import torch
 from torch import nn
 
 from trainables import encoders
+from trainables.card import ONNX
 
-PLACE = Path("onnx") / "model.onnx"
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 TOLERANCE = 1e-3
 """Of a graph's outputs against the model's: absolute, and relative to the largest of them."""
@@ -47,7 +47,7 @@ def write(folder: Path, *, trust_remote_code: bool = False) -> Path:
     model, tokenizer = load(str(folder), trust_remote_code=trust_remote_code)
     model.eval()
     given = tokenizer(list(TEXTS), padding=True, return_tensors="pt", return_token_type_ids=False)
-    path = folder / PLACE
+    path = folder / ONNX
     path.parent.mkdir(exist_ok=True)
     axes = {0: "texts", 1: "tokens"}
     # The exporter tells of every pass that it makes.
