@@ -38,6 +38,7 @@ docs: $(INSTALLED)
 # Pages that are made from the code.
 reference: $(INSTALLED)
 	$(BIN)/python docs/reference.py
+	$(BIN)/python -m study.protocol.summary_page
 
 # build/site/index.html; a link that leads nowhere fails, which it would not with --quiet.
 site: $(INSTALLED_DOCS)
