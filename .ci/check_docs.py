@@ -27,8 +27,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 import reference  # noqa: E402
 
 from study import __version__, run, spec  # noqa: E402
-from study.space import check_settings  # noqa: E402
-from study.suites import SUITES  # noqa: E402
+from study.ledger.space import check_settings  # noqa: E402
+from study.suites.suites import SUITES  # noqa: E402
 from trainables import overrides, trainers  # noqa: E402
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]*))?\)")

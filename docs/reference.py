@@ -231,7 +231,7 @@ def _help(action: argparse.Action) -> str:
 
 
 def metrics_page() -> str:
-    from study.words import label, meanings
+    from study.reporting.formatting import label, meanings
 
     lines = [
         "# Metrics", "", MADE, "",

@@ -14,16 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from study.answer import accounts, answer, caveats, notes, over
-from study.findings import Findings
-from study.paired import sentence, signed, spread
 from study.profiles import existing
 from study.protocol.folder import StudyFolder
 from study.protocol.states import TrialState
 from study.protocol.summary import StudySummary, TrialSummary
-from study.screen import View
-from study.uris import viewer
-from study.words import (
+from study.reporting.conclusions import accounts, answer, caveats, notes, over
+from study.reporting.formatting import (
     at,
     difference,
     p_value,
@@ -32,17 +28,21 @@ from study.words import (
     setting,
     show,
 )
+from study.reporting.paired import sentence, signed, spread
+from study.reporting.results import Findings
+from study.terminal import View
+from study.uris import viewer
 from trainables.arguments import parsed
 from trainables.errors import FINISHED, WRONG, told
 from trainables.files import write_whole
 from trainables.places import typed
 
 FIGURES = ("parameter_curve", "matched_cost", "pareto", "loss_curves")
-"""Functions of `study.plots`, and the names of their PNGs."""
+"""Functions of `study.reporting.plots`, and the names of their PNGs."""
 SEARCH_FIGURES = ("plane_map", "importances")
-"""The same of `study.search_plots`."""
+"""The same of `study.reporting.search_plots`."""
 PAIRED_FIGURES = ("means", "differences")
-"""The same of `study.paired_plots`; their PNGs begin with `paired_`."""
+"""The same of `study.reporting.paired_plots`; their PNGs begin with `paired_`."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -102,7 +102,7 @@ def _template() -> Any:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     # Autoescape: names, reasons and error messages are other people's text.
-    loader = FileSystemLoader(Path(__file__).parent)
+    loader = FileSystemLoader(Path(__file__).parent / "reporting")
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -111,7 +111,7 @@ def _template() -> Any:
 
 def _figures(findings: Findings) -> dict[str, str]:
     """Draw what there is to draw: each PNG goes beside the page, and in base64 into it."""
-    from study import paired_plots, plots, search_plots
+    from study.reporting import paired_plots, plots, search_plots
 
     drawn = {}
     figures = {name: getattr(plots, name)(findings) for name in FIGURES}

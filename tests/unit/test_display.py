@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from study.display import Display, final_text
 from study.protocol.folder import StudyFolder
 from study.protocol.summary import ObjectiveSummary, StudySummary, Tracking, TrialSummary, WorkerSeconds
+from study.reporting.screen import Display, final_text
 from trainables.evaluation.metrics import declared
 
 
@@ -245,7 +245,7 @@ def test_a_terminal_of_40_columns(parameters: int) -> None:
 
 
 def test_movement_is_shown_while_something_takes_long(monkeypatch) -> None:
-    from study import display as module
+    from study.reporting import screen as module
 
     stream = io.StringIO()
     display = Display(stream, "k", "ndcg_at_10", 4)

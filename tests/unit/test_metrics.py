@@ -10,7 +10,7 @@ import pytest
 import synthetic_study as synthetic
 
 from study import report
-from study.metrics import Metrics
+from study.reporting.metrics import Metrics
 from trainables.report import Correlation, Metric
 
 ROOT = Path(__file__).resolve().parents[2]

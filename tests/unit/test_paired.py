@@ -10,11 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from study import report, resampling
-from study.answer import answer
-from study.display import final_text
-from study.findings import Findings
-from study.paired import over_seeds_and_items, sentence
+from study import report
 from study.protocol.folder import StudyFolder
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import (
@@ -25,6 +21,11 @@ from study.protocol.summary import (
     WorkerSeconds,
     read,
 )
+from study.reporting import resampling
+from study.reporting.conclusions import answer
+from study.reporting.paired import over_seeds_and_items, sentence
+from study.reporting.results import Findings
+from study.reporting.screen import final_text
 from trainables.angle.config import Config, metrics
 
 SIZES = (16, 64)

@@ -15,11 +15,12 @@ from statistics import fmean
 import pytest
 import scipy.stats
 
-from study import report, significance
-from study.answer import accounts, answer, caveats, notes
-from study.findings import Findings
+from study import report
 from study.protocol.folder import StudyFolder
 from study.protocol.summary import ObjectiveSummary, Tracking
+from study.reporting import significance
+from study.reporting.conclusions import accounts, answer, caveats, notes
+from study.reporting.results import Findings
 
 ROOT = Path(__file__).resolve().parents[2]
 _spec = importlib.util.spec_from_file_location("synthetic_study", Path(__file__).with_name("synthetic_study.py"))
@@ -301,7 +302,7 @@ def test_a_broken_summary_is_refused(tmp_path: Path, content: str, message: str)
 
 def test_reading_a_report_needs_neither_torch_nor_ray() -> None:
     heavy = {"torch", "ray", "mlflow", "optuna"}
-    code = f"import sys, study.report, study.plots, study.display; print({heavy} & set(sys.modules))"
+    code = f"import sys, study.report, study.reporting.plots, study.reporting.screen; print({heavy} & set(sys.modules))"
     root = Path(report.__file__).parents[1]
     found = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert found.stdout == "set()\n"

@@ -22,8 +22,10 @@ from typing import ClassVar
 
 import pytest
 
-from study import __version__, job, package, provenance, submit
+from study import __version__, submit
+from study.planning import provenance
 from study.protocol.folder import StudyFolder
+from study.submission import job, package
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ROOT / "tests" / "chaos" / "tiny_study.py"
@@ -415,7 +417,7 @@ def test_closed_port_and_unknown_host(capsys) -> None:
 
 
 def test_server_that_does_not_answer(capsys, monkeypatch) -> None:
-    from study import job_server
+    from study.submission import job_server
 
     monkeypatch.setattr(job_server, "ANSWER_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -523,7 +525,7 @@ def starting(**attributes: object) -> Iterator[tuple[str, list[str]]]:
 
 
 def test_a_cluster_that_has_just_been_started_is_asked_again(monkeypatch) -> None:
-    from study import job_server
+    from study.submission import job_server
 
     monkeypatch.setattr(job_server, "POLL_S", 0.05)
     said: list[str] = []

@@ -11,7 +11,6 @@ import pytest
 from pydantic import BaseModel
 
 from study import evaluate, report, run
-from study.display import final_text
 from study.protocol import summary, summary_page
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import (
@@ -24,6 +23,7 @@ from study.protocol.summary import (
     WorkerSeconds,
     read,
 )
+from study.reporting.screen import final_text
 
 RECORDED = Path(__file__).resolve().parents[1] / "assets" / "format1" / "line"
 PARTS = [part for part in vars(summary).values() if isinstance(part, type) and issubclass(part, BaseModel)]

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from study.run import InputCheck
+from study.engine.input_check import InputCheck
+from study.ledger.variants import variants
 from study.spec import Budget, Objective, Study
-from study.variants import variants
 from trainables.check import distinct
 from trainables.splade.config import Config
 
