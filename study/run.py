@@ -292,11 +292,11 @@ class Session:
 
     def _artifacts(self, display: Display) -> list[tuple[str, str]]:
         """Write the report; what goes on the parent run, as paths in the folder: report, plots and the best model."""
-        from study import report
+        from study.reporting import page
 
         found = []
         try:
-            written = report.write(self.storage)
+            written = page.write(self.storage)
             found += [(path.name, "report") for path in (written, *self.storage.figures())]
         except (ValueError, OSError) as error:
             display.message(f"the report is not written: {told(error)}")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from study import home, request, run
+from study import home, request
 from study.submission import job, package
 from study.terminal import View, forget
 from trainables.arguments import parsed
@@ -63,7 +63,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parsed(parser(), arguments)
     try:
         if options.list:
-            return run.main(["--list"])
+            print(request.listing(), flush=True)
+            return FINISHED
         for act, submission_id in ((_status, options.status), (_logs, options.logs), (_stop, options.stop)):
             if submission_id is not None:
                 return act(connect(options), submission_id, options)

@@ -73,7 +73,7 @@ MAY_IMPORT = {
     "suites": ("ground", "protocol", "ledger", "engine"),
     "reporting": ("ground", "protocol"),
 }
-"""Room of study/ -> the rooms that its modules may import beside its own; `ground` and `request` are files, not folders."""
+"""Room of study/ -> the rooms that it may import beside its own; `ground` and `request` are files, not folders."""
 GROUND = ("databases", "home", "private_names", "spec", "terminal", "uris", "values")
 REQUEST = ("profiles", "request")
 

@@ -29,7 +29,7 @@ def plan(
 ) -> str:
     """What `--dry-run` prints; without an `outlook` and `cards` where ledger and trials are elsewhere.
 
-    `moves` are inputs that are elsewhere now, see `ledger/moved.py`, and `fruitless` is the number of failed trials of a
+    `moves` are inputs that are elsewhere now, see `ledger/moved.py`; `fruitless` is the number of failed trials of a
     study that is begun again.
     """
     space = explore(study)

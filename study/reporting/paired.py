@@ -10,19 +10,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from study.protocol.states import TrialState
-from study.protocol.summary import TrialSummary
+from study.protocol.summary import StudySummary, TrialSummary
 from study.reporting import pseudo_values, resampling
 from study.reporting.formatting import at, enumerate_words, p_value
+from study.reporting.metrics import Metrics
 from study.reporting.significance import LEVEL, Mean, crossed, holm, mean
 from trainables.report import Correlation
 
-if TYPE_CHECKING:
-    from study.reporting.results import Findings
+
+class Compared(Protocol):
+    """What a study found, as far as its arms are compared by it; `results.Findings` is one."""
+
+    summary: StudySummary
+    trials: tuple[TrialSummary, ...]
+    metrics: Metrics
+    metric: str
+    more: bool
+    parameter: str
+
+    def replicate_items(self, trial: int, replicate: int) -> dict[str, dict[str, dict[str, float]]]:
+        """Split -> metric -> query or pair id -> value of one finished replicate."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -91,7 +104,7 @@ class Contrast:
         return 2.0 ** (1 - len(self.seeds))
 
 
-def contrasts(findings: Findings) -> list[Contrast]:
+def contrasts(findings: Compared) -> list[Contrast]:
     """Every arm against the first, in the objective and then in the other metrics that have sizes.
 
     Empty for another design, and while no two arms have two seeds in common.
@@ -109,14 +122,14 @@ def contrasts(findings: Findings) -> list[Contrast]:
     return found
 
 
-def _metrics(findings: Findings) -> list[str]:
+def _metrics(findings: Compared) -> list[str]:
     """The objective, and metrics that have both a value of their own and values for sizes."""
     names = {name for trial in findings.trials for name in trial.values}
     sized = {name for name in names if not names.isdisjoint(findings.metrics.sizes(name).values()) and "." not in name}
     return [findings.metric, *sorted(sized - {findings.metric})]
 
 
-def _contrast(findings: Findings, metric: str, reference: TrialSummary, other: TrialSummary) -> Contrast | None:
+def _contrast(findings: Compared, metric: str, reference: TrialSummary, other: TrialSummary) -> Contrast | None:
     key = f"test.{metric}" if all(_values(arm, f"test.{metric}") for arm in (reference, other)) else metric
     values = _values(reference, key), _values(other, key)
     seeds = tuple(sorted(values[0].keys() & values[1].keys()))
@@ -180,7 +193,7 @@ def _values(trial: TrialSummary, key: str) -> dict[int, float]:
     return {r.seed: value for r in trial.replicates if (value := r.values.get(key)) is not None}
 
 
-def _items(findings: Findings, trial: TrialSummary, seed: int, key: str) -> dict[str, Any]:
+def _items(findings: Compared, trial: TrialSummary, seed: int, key: str) -> dict[str, Any]:
     """Metric -> item -> value of one replicate on the split that `key` is of."""
     replicate = next(i for i, r in enumerate(trial.replicates) if r.seed == seed)
     split = "test" if key.startswith("test.") else "validation"

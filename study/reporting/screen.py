@@ -28,12 +28,12 @@ from study.reporting.formatting import (
     reported,
     seconds,
     setting,
-    share,
     show,
     steps,
     why,
 )
 from study.reporting.metrics import Metrics
+from study.reporting.progress import Progress
 from study.reporting.table import TICK_S, TableView
 from study.terminal import View
 from study.uris import viewer
@@ -56,17 +56,12 @@ class Display:
         plain: bool | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.parameter, self.objective, self.total = parameter, objective, total
-        self.clock, self.started = clock, clock()
-        self.metrics = Metrics({})
-        self._before: int | None = None
+        self.progress = Progress(parameter, objective, total, clock)
         plain = not stream.isatty() if plain is None else plain
-        self._view: _Lines | TableView = _Lines(stream, self) if plain else TableView(stream, self)
+        self._view: _Lines | TableView = _Lines(stream, self.progress) if plain else TableView(stream, self.progress)
 
     def update(self, summary: StudySummary) -> None:
-        self.metrics = Metrics(summary.metrics)
-        if self._before is None:
-            self._before = ended(summary)
+        self.progress.update(summary)
         self._view.update(summary)
 
     def message(self, text: str) -> None:
@@ -101,24 +96,12 @@ class Display:
         if summary is not None:
             self._view.message(final_text(summary, storage))
 
-    def remaining(self, summary: StudySummary) -> float | None:
-        """Seconds until the end at the pace of this launch, concurrency included; None before a trial ended.
-
-        Pace is trials per second since the start, where a running trial counts by its steps.
-        """
-        done = ended(summary)
-        here = done - (self._before or 0)
-        if here < 1:
-            return None
-        underway = sum(share(trial) for trial in summary.trials if trial.state == TrialState.RUNNING)
-        return (self.clock() - self.started) * max(0.0, self.total - done - underway) / (here + underway)
-
 
 class _Lines:
     """One line per event, flushed, each event once."""
 
-    def __init__(self, stream: TextIO | View, display: Display) -> None:
-        self.stream, self.display = stream, display
+    def __init__(self, stream: TextIO | View, progress: Progress) -> None:
+        self.stream, self.progress = stream, progress
         self.states: dict[int, tuple[TrialState, int]] | None = None
         self.evaluated: dict[int, float | None] = {}
         self.next_waiting_s = 10.0
@@ -153,7 +136,7 @@ class _Lines:
                 # Handed out again, but its gang is not there yet.
                 continue
             self.states[n] = stage
-            who = f"trial {n} ({_settings(trial, self.display.parameter)})"
+            who = f"trial {n} ({_settings(trial, self.progress.parameter)})"
             started = before is None or before[1] < stage[1] or before[0] == TrialState.INTERRUPTED
             if stage != before and stage[0] != TrialState.INTERRUPTED and started:
                 yield f"{who} {'started' if stage[1] <= 1 else f'carried on, attempt {stage[1]}'}"
@@ -174,23 +157,23 @@ class _Lines:
 
     def _value(self, trial: TrialSummary) -> float | None:
         """Of its newest evaluation, which may be one of an earlier attempt."""
-        return trial.latest.get(self.display.objective)
+        return trial.latest.get(self.progress.objective)
 
     def _named(self, value: float) -> str:
         """The objective's name with a value of it."""
-        metrics, objective = self.display.metrics, self.display.objective
+        metrics, objective = self.progress.metrics, self.progress.objective
         return f"{metrics.label(objective)} {metrics.show(objective, value)}"
 
     def _ending(self, trial: TrialSummary) -> str:
-        value = trial.values.get(self.display.objective)
+        value = trial.values.get(self.progress.objective)
         told = f"{trial.state} at step {steps(trial)}" + ("" if value is None else f", {self._named(value)}")
         return told + (f": {why(trial)}" if why(trial) else "")
 
     def _outlook(self, summary: StudySummary, trial: TrialSummary) -> str:
         if not trial.state.ended:
             return ""
-        left = self.display.remaining(summary)
-        done, total = ended(summary), self.display.total
+        left = self.progress.remaining(summary)
+        done, total = ended(summary), self.progress.total
         return f" [{done}/{total}" + (f", about {seconds(left)} left]" if left is not None and done < total else "]")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, TextIO, cast
+from typing import IO, Any, TextIO, cast
 
 from study.protocol.states import TrialState
 from study.protocol.summary import StudySummary, TrialSummary
@@ -19,10 +19,8 @@ from study.reporting.formatting import (
     steps,
     why,
 )
+from study.reporting.progress import Progress
 from study.terminal import View
-
-if TYPE_CHECKING:
-    from study.reporting.screen import Display
 
 COLOURS = {"complete": "green", "pruned": "yellow", "collapsed": "red", "failed": "red", "running": "cyan"}
 BAR, TAIL = 16, 4
@@ -51,11 +49,11 @@ LOOKS = (
 class TableView:
     """A table that is redrawn in place."""
 
-    def __init__(self, stream: TextIO | View, display: Display) -> None:
+    def __init__(self, stream: TextIO | View, progress: Progress) -> None:
         from rich.console import Console
         from rich.live import Live
 
-        self.stream, self.display = stream, display
+        self.stream, self.progress = stream, progress
         self.console = Console(
             file=cast(IO[str], stream), force_terminal=True, highlight=False, markup=False, emoji=False
         )
@@ -112,7 +110,7 @@ class TableView:
         from rich.table import Table
         from rich.text import Text
 
-        names = parameters(summary.trials, self.display.parameter)[: None if look.parameters else 1]
+        names = parameters(summary.trials, self.progress.parameter)[: None if look.parameters else 1]
         best = best_trial(summary)
         table = Table(box=None, pad_edge=False, padding=(0, 2 if look.bars else 1, 0, 0), header_style="dim")
         table.add_column("trial" if look.bars else "#", justify="right", no_wrap=True)
@@ -121,11 +119,11 @@ class TableView:
         table.add_column("steps", no_wrap=True)
         if look.loss:
             table.add_column("loss", justify="right", no_wrap=True)
-        table.add_column(Text(self.display.metrics.label(self.display.objective)), justify="right", no_wrap=True)
+        table.add_column(Text(self.progress.metrics.label(self.progress.objective)), justify="right", no_wrap=True)
         table.add_column("state")
         for trial in shown:
-            value = trial.values.get(self.display.objective)
-            value = trial.latest.get(self.display.objective) if value is None else value
+            value = trial.values.get(self.progress.objective)
+            value = trial.latest.get(self.progress.objective) if value is None else value
             own = trial is best
             far = Text.assemble(_bar(share(trial)), " ", steps(trial)) if look.bars else Text(steps(trial))
             table.add_row(
@@ -133,7 +131,7 @@ class TableView:
                 *(Text(setting(trial.params.get(name, "–"))) for name in names),
                 far,
                 *([Text(show(trial.latest.get("train.loss")))] if look.loss else []),
-                Text(self.display.metrics.show(self.display.objective, value)),
+                Text(self.progress.metrics.show(self.progress.objective, value)),
                 _state_cell(trial, own),
                 style="bold" if own else "",
             )
@@ -144,11 +142,11 @@ class TableView:
 
         done = ended(summary)
         underway = sum(share(trial) for trial in summary.trials if trial.state == TrialState.RUNNING)
-        facts = [f"{done}/{self.display.total} trials", seconds(self.display.clock() - self.display.started)]
-        left = self.display.remaining(summary)
-        if left is not None and done < self.display.total:
+        facts = [f"{done}/{self.progress.total} trials", seconds(self.progress.clock() - self.progress.started)]
+        left = self.progress.remaining(summary)
+        if left is not None and done < self.progress.total:
             facts.append(f"about {seconds(left)} left")
-        part = (done + underway) / max(1, self.display.total)
+        part = (done + underway) / max(1, self.progress.total)
         told = "  " + " · ".join(facts)
         return Text.assemble("\n", _bar(part, max(0, min(2 * BAR, self.console.width - len(told)))), told)
 

@@ -525,9 +525,8 @@ def test_a_moved_folder_carries_on_with_its_models(folder, command, ids) -> None
     ]
     ledger.conclude()
     session = types.SimpleNamespace(storage=StudyFolder(folder / "b"))
-    report = types.SimpleNamespace(write=lambda storage: storage.report)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("study.report.write", report.write)
+        patched.setattr("study.reporting.page.write", lambda storage: storage.report)
         assert Session._artifacts(session, None) == [
             ("report.html", "report"), ("trials/0000/replicate-0/model", "best"),
         ]  # fmt: skip

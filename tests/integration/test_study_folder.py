@@ -33,6 +33,7 @@ from study.protocol.folder import StudyFolder
 from study.protocol.journal import Damaged
 from study.protocol.messages import Outcome
 from study.protocol.summary import Tracking, read
+from study.reporting.page import write as write_report
 from study.spec import load
 from study.tracking.mlflow_runs import State
 from study.uris import absolute_uri
@@ -93,7 +94,7 @@ def finished(tmp_path_factory) -> Path:
     State("sqlite:///mlflow.db", "tiny", ledger.id, offset=storage.joinpath("journal.jsonl").stat().st_size).save(
         storage / "tracking.json"
     )
-    report.write(StudyFolder(storage))
+    write_report(StudyFolder(storage))
     (storage / "cache").mkdir()
     (storage / "logs").mkdir()
     (storage / "logs" / "driver.log").write_text("")
@@ -326,7 +327,7 @@ def test_a_damaged_view_is_made_again(study, name, damage) -> None:
     after = json.loads((study / "summary.json").read_text())
     assert (after["trials"], after["best"]) == (before["trials"], before["best"])
     if name == "report.html":
-        report.write(StudyFolder(study))
+        write_report(StudyFolder(study))
         assert "Which k?" in (study / name).read_text()
 
 

@@ -127,11 +127,11 @@ def test_remaining_time_counts_this_launch_and_running_trials() -> None:
     _, display, clock = plain()
     first = trial(0, "complete", 100, values=DONE)
     display.update(summary(first))
-    assert display.remaining(summary(first, trial(1, steps=90))) is None
+    assert display.progress.remaining(summary(first, trial(1, steps=90))) is None
     clock.now = 60.0
     # One ended and a half underway in 60 s; one and a half to go.
     now = summary(first, trial(1, "complete", 100, values=DONE), trial(2, steps=50))
-    assert display.remaining(now) == pytest.approx(60.0)
+    assert display.progress.remaining(now) == pytest.approx(60.0)
 
 
 def test_table_shows_trials_progress_and_result_on_its_stream_only(

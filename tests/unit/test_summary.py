@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from study import evaluate, report, run
+from study import evaluate, run
 from study.protocol import summary, summary_page
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import (
@@ -23,6 +23,7 @@ from study.protocol.summary import (
     WorkerSeconds,
     read,
 )
+from study.reporting.page import write as write_report
 from study.reporting.screen import final_text
 
 RECORDED = Path(__file__).resolve().parents[1] / "assets" / "format1" / "line"
@@ -86,7 +87,7 @@ def test_format_1_is_read_in_the_words_of_format_2(format_1: Path) -> None:
 
 def test_a_folder_of_format_1_has_its_report_and_its_answer(format_1: Path) -> None:
     now = read(format_1 / "summary.json")
-    page = report.write(format_1)
+    page = write_report(format_1)
     told = final_text(now, page)
     assert told.startswith("Best ")
     assert f"best model: {format_1}/trials/0000/" in told
