@@ -11,6 +11,7 @@ A command of README or docs/ is in one of four kinds, and anything else fails:
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import re
@@ -26,10 +27,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 import reference  # noqa: E402
 
-from study import __version__, run, spec  # noqa: E402
+from study import __version__, request, spec  # noqa: E402
 from study.ledger.space import check_settings  # noqa: E402
 from study.suites.suites import SUITES  # noqa: E402
-from trainables import overrides, trainers  # noqa: E402
+from trainables import cli, overrides, trainers  # noqa: E402
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 NEEDS = re.compile(r"<!-- needs: ([^>]+?) -->")
@@ -107,6 +108,8 @@ def problems(page: Path, text: str | None = None) -> list[str]:
         there = page.parent / target if target else page
         if not there.exists():
             found.append(f"link to {target} leads nowhere")
+        elif page.parent.name == "docs" and target.startswith(".."):
+            found.append(f"link to {target} leaves docs/, and the site has no more than that")
         elif anchor and there.suffix == ".md" and anchor not in anchors(there.read_text() if target else text):
             found.append(f"link to {target}#{anchor}: no such heading")
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
@@ -144,7 +147,9 @@ def command_problems(command: Command) -> list[str]:
     rest = words[3:]
     if words[0] == "sbatch" and "deploy/study.sbatch" in words:
         module, rest = "study.run", words[words.index("deploy/study.sbatch") + 1 :]
-    if module in reference.commands():
+    if PLACEHOLDER.fullmatch(module):
+        return []
+    if _parser(module) is not None:
         return _parsed(module, rest) + _unmarked(command, module, rest)
     if module.startswith("benchmarks."):
         source = ROOT / f"{module.replace('.', '/')}.py"
@@ -162,6 +167,14 @@ def command_problems(command: Command) -> list[str]:
     return []
 
 
+def _parser(module: str) -> argparse.ArgumentParser | None:
+    """That of a command line of the project, or of a trainer elsewhere in it; None for other modules."""
+    if module in reference.commands():
+        return reference.commands()[module]()
+    elsewhere = module and (ROOT / module.replace(".", "/") / "recipe.py").exists()
+    return cli.parser(module) if elsewhere else None
+
+
 def _unmarked(command: Command, module: str, words: list[str]) -> list[str]:
     """A cluster's and a hub's commands are not tried by any test, and say so."""
     if not command.block or command.needs or "--dry-run" in words:
@@ -176,7 +189,8 @@ def _unmarked(command: Command, module: str, words: list[str]) -> list[str]:
 
 def _parsed(module: str, words: list[str]) -> list[str]:
     """What the command line itself would refuse before it looks at files, servers or a cluster."""
-    parser = reference.commands()[module]()
+    parser = _parser(module)
+    assert parser is not None
     known = {name for action in parser._actions for name in action.option_strings}
     found = [f"no option {w}" for w in words if w.startswith("--") and w.partition("=")[0] not in known]
     if found:
@@ -195,18 +209,22 @@ def _parsed(module: str, words: list[str]) -> list[str]:
 def _asked(module: str, options: object) -> list[str]:
     settings = [text for text in getattr(options, "set", None) or [] if not PLACEHOLDER.search(text.partition("=")[2])]
     try:
-        if module.startswith("trainables."):
-            config = trainers.module(module.partition(".")[2], "config").Config()
+        if not module.startswith("study."):
+            config = trainers.module(module.removeprefix("trainables."), "config").Config()
             overrides.apply(config, {"cache": "cache"} | overrides.parse(settings))
             return []
         name = getattr(options, "name", None)
-        if name is None or PLACEHOLDER.fullmatch(name) or (name.endswith(".py") and not Path(name).exists()):
+        if name is None or PLACEHOLDER.fullmatch(name):
             return []
+        if name.endswith(".py") and not Path(name).exists():
+            name = str(ROOT / name)
+            if not Path(name).exists():
+                return []
         found = spec.profiles(spec.find(name)[1])
         profile, _ = spec.chosen(found, spec.find(name)[1], options.profile)  # type: ignore[attr-defined]
         if module in ("study.run", "study.submit"):
             given = overrides.parse(settings)
-            study = spec.changed(found[profile], given, run._changes(options))  # type: ignore[arg-type]
+            study = spec.changed(found[profile], given, request._changes(options))  # type: ignore[arg-type]
             check_settings(study, given)
     except ValueError as error:
         return [str(error)]

@@ -231,8 +231,6 @@ def _help(action: argparse.Action) -> str:
 
 
 def metrics_page() -> str:
-    from study.reporting.formatting import label, meanings
-
     lines = [
         "# Metrics", "", MADE, "",
         "What each trainer measures, under the names that MLflow, `summary.json` and a study's objectives use. A name "
@@ -248,11 +246,9 @@ def metrics_page() -> str:
     ]  # fmt: skip
     for name in trainers():
         module = importlib.import_module(f"trainables.{name}.config")
-        reported = module.metrics(module.Config())
-        texts = meanings(reported)
         rows = [
-            (f"`{metric}`", label(metric), {"maximize": "more", "minimize": "less"}[way], texts.get(label(metric), ""))
-            for metric, way in reported.items()
+            (f"`{key}`", metric.label, {"maximize": "more", "minimize": "less"}[metric.direction], metric.meaning)
+            for key, metric in module.metrics(module.Config()).items()
         ]
         lines += [f"## {name}", "", *_table(("name", "shown as", "better is", "what"), rows)]
     return "\n".join(lines).rstrip() + "\n"

@@ -49,8 +49,13 @@ MLFLOW_WAIT_S = 60.0
 """How long the end of a study waits for the tracking store; what is left is sent by the next launch."""
 
 
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    return request.parser()
+
+
 def main(arguments: list[str] | None = None) -> int:
-    options = parsed(request.parser(), arguments)
+    options = parsed(parser(), arguments)
     try:
         if options.list:
             print(request.listing(), flush=True)

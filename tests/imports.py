@@ -59,7 +59,7 @@ def layers(graph: Graph) -> list[list[str]]:
     return found
 
 
-COMMANDS = ("run", "submit", "evaluate", "report")
+COMMANDS = ("run", "submit", "evaluate", "report", "export")
 """The command lines: they import all rooms, and nobody imports them."""
 MAY_IMPORT = {
     "ground": (),

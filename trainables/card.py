@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
     from trainables.config import TrainerConfig
+    from trainables.report import Metric
 
 FILE = "README.md"
+ONNX = "onnx/model.onnx"
+"""Where the graph is in a model's folder, as sentence-transformers' own ONNX backend looks for it."""
 EXAMPLES_OF_USE = ("how do I open a file?", "with open(path) as file: return file.read()")
-CORRELATIONS = ("spearman", "pearson")
-"""First words of the metrics of graded pairs; all others are of retrieval."""
 ALWAYS_SAID = ("backbone", "steps", "batch_size", "optimiser.lr")
 
 
@@ -69,7 +70,7 @@ def write(
         _introduction(config, record, opened),
         *(f"## {section.title}\n\n{section.text}" for section in opening),
         f"## Usage\n\n{opened.usage()}",
-        f"## Evaluation\n\n{_figures(record, intervals or {})}",
+        f"## Evaluation\n\n{_figures(record, _metrics(config, record), intervals or {})}",
         f"## Training\n\n{_training(config, record)}",
         f"## Train it again\n\n{_again(record)}",
         f"## Licence\n\n{_licences(config)}",
@@ -83,6 +84,7 @@ class _Opened:
     def __init__(self, folder: Path) -> None:
         self.about = _json(folder / "config_sentence_transformers.json")
         self.lengths = _json(folder / "sentence_bert_config.json")
+        self.onnx = (folder / ONNX).exists()
         self.sparse = self.about.get("model_type") == "SparseEncoder"
         self.kind = "SparseEncoder" if self.sparse else "SentenceTransformer" if self.lengths else "AutoModel"
 
@@ -132,6 +134,11 @@ class _Opened:
         if self.about.get("default_prompt_name"):
             prompt = prompts[self.about["default_prompt_name"]]
             text += f"\n\n`encode` puts `{prompt}` before each text, as in training."
+        if self.onnx:
+            text += (
+                f"\n\n`{ONNX}` is the transformer as ONNX: `input_ids` and `attention_mask` give what the last module "
+                "pools."
+            )
         return text
 
 
@@ -149,7 +156,7 @@ def _header(
 ) -> str:
     from huggingface_hub import ModelCardData
 
-    measured = list(_measured(record, intervals, opened.sparse))
+    measured = list(_measured(record, _metrics(config, record), intervals, opened.sparse))
     data = ModelCardData(
         base_model=config.backbone if _on_hub(config) else None,
         datasets=_datasets(config) or None,
@@ -176,13 +183,27 @@ def _datasets(config: TrainerConfig) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _measured(record: TrainingRecord, intervals: Mapping[str, Interval], sparse: bool) -> Iterator[EvalResult]:
+def _metrics(config: TrainerConfig, record: TrainingRecord) -> dict[str, Metric]:
+    """What the recipe says of the metrics that the record has."""
+    if not record.trainer:
+        return {}
+    return dict(trainers.module(record.trainer, "config").metrics(config))
+
+
+def _label(name: str, metrics: Mapping[str, Metric]) -> str:
+    return metrics[name].label if name in metrics else name
+
+
+def _measured(
+    record: TrainingRecord, metrics: Mapping[str, Metric], intervals: Mapping[str, Interval], sparse: bool
+) -> Iterator[EvalResult]:
     """What a `model-index` holds: the figures of the test split, or of validation where nothing else is known."""
     from huggingface_hub import EvalResult
 
     split = "test" if any(name.startswith("test.") for name in record.values) else "validation"
     for metric, value in _of_split(record, split).items():
-        graded = metric.startswith(CORRELATIONS)
+        said = [part for name, part in metrics.items() if metric in (name, part.of)]
+        graded = any(part.correlation for part in said)
         task = (
             "semantic-similarity" if graded else "sparse-information-retrieval" if sparse else "information-retrieval"
         )
@@ -195,7 +216,7 @@ def _measured(record: TrainingRecord, intervals: Mapping[str, Interval], sparse:
             dataset_name=data,
             dataset_split=split,
             metric_type=metric,
-            metric_name=metric.replace("_at_", "@"),
+            metric_name=_label(metric, metrics),
             metric_value=value,
             metric_args={"low_95": interval.low, "high_95": interval.high, "over": interval.over} if interval else None,
         )
@@ -225,7 +246,7 @@ def _introduction(config: TrainerConfig, record: TrainingRecord, opened: _Opened
     return f"This model maps texts to {vectors}. {trained}{stage}"
 
 
-def _figures(record: TrainingRecord, intervals: Mapping[str, Interval]) -> str:
+def _figures(record: TrainingRecord, metrics: Mapping[str, Metric], intervals: Mapping[str, Interval]) -> str:
     test, validation = _of_split(record, "test"), _of_split(record, "validation")
     if not test and not validation:
         return "Nothing was measured at the end of this stage."
@@ -237,14 +258,14 @@ def _figures(record: TrainingRecord, intervals: Mapping[str, Interval]) -> str:
         interval = intervals.get(f"test.{metric}")
         between = [f"{interval.low:.4g} to {interval.high:.4g}", interval.over] if interval else ["", ""]
         rows.append(
-            [metric.replace("_at_", "@"), _number(test.get(metric)), *(between if known else []),
+            [_label(metric, metrics), _number(test.get(metric)), *(between if known else []),
              _number(validation.get(metric)), _number(before.get(metric))]
         )  # fmt: skip
     text = _table(head, rows)
     if test:
         text += (
             "\n\nTest queries (or pairs) were scored once, at the end; whatever was decided was decided on validation. "
-            "The last column is the backbone on the test split before the first step."
+            "The last column is the model on the test split before its first step."
         )
     return text
 

@@ -233,14 +233,20 @@ def _items(storage: StudyFolder, trial: int, split: str, metric: str) -> list[di
 
 
 def _per_item(path: Path) -> dict[str, dict[str, dict[str, float]]]:
-    """Split -> metric -> query or pair id -> value of a `result.json`; ValueError where it is not one."""
     try:
-        return PER_ITEM.validate_python(json.loads(path.read_bytes()).get("per_item") or {})
+        content = path.read_bytes()
     except OSError as error:
         raise ValueError(f"the result of a replicate cannot be read: {told(error)}") from error
+    return per_item(content, path)
+
+
+def per_item(content: bytes, place: object) -> dict[str, dict[str, dict[str, float]]]:
+    """Split -> metric -> query or pair id -> value of a `result.json`; ValueError where it is not one."""
+    try:
+        return PER_ITEM.validate_python(json.loads(content).get("per_item") or {})
     except (ValueError, AttributeError):
         raise ValueError(
-            f"{path} is not the result of a replicate: it is damaged; put a copy of it back, or remove it to have a "
+            f"{place} is not the result of a replicate: it is damaged; put a copy of it back, or remove it to have a "
             "report without its values per query or pair"
         ) from None
 

@@ -17,6 +17,7 @@ import torch
 from study.engine import trial
 from study.ledger.journal import Journal
 from study.ledger.ledger import Ledger
+from study.protocol.folder import StudyFolder
 from study.reporting.results import Findings
 from study.spec import Budget, Objective, Pruner, Resources, Study
 from study.tracking.tracker import Tracker, initialise
@@ -143,8 +144,8 @@ def run_next(ledger: Ledger) -> str:
 def test_its_interrupted_trial_is_carried_on(storage) -> None:
     before = json.loads((storage / "summary.json").read_text())
     lines = (storage / "journal.jsonl").read_text()
-    ledger = Ledger("line", "embedded", study(), storage)
-    shown = ledger.summary()
+    ledger = Ledger("line", "embedded", study(), StudyFolder(storage))
+    shown = ledger.summary().model_dump(mode="json")
     assert shown["id"] == before["id"]
     same = ("state", "reason", "params", "values", "replicates", "steps", "planned_steps", "attempts", "checkpoint")
     assert [[t[key] for key in same] for t in shown["trials"]] == [[t[key] for key in same] for t in before["trials"]]
@@ -152,7 +153,7 @@ def test_its_interrupted_trial_is_carried_on(storage) -> None:
 
     assert run_next(ledger) == "complete"
     assert ledger.hand_out() is None
-    after = ledger.conclude()
+    after = ledger.conclude().model_dump(mode="json")
     ledger.close([], 0)
     assert (after["status"], after["best"]) == ("finished", [0])
     done = after["trials"][2]
@@ -190,7 +191,7 @@ def test_its_tracking_goes_on_where_it_was(storage, uri) -> None:
 
     # As it was left, but for where MLflow is and what it called its runs.
     (storage / "tracking.json").write_text(json.dumps(before | {key: after[key] for key in ("uri", "runs")}))
-    ledger = Ledger("line", "embedded", study(), storage, tracking_uri=uri, tags={"git.commit": "later"})
+    ledger = Ledger("line", "embedded", study(), StudyFolder(storage), tracking_uri=uri, tags={"git.commit": "later"})
     ledger.prepared({"data.train": "6 numbers"}, {"bm25": {"ndcg_at_10": 0.25}}, {})
     assert run_next(ledger) == "complete"
     assert ledger.hand_out() is None
@@ -211,7 +212,7 @@ def test_its_tracking_goes_on_where_it_was(storage, uri) -> None:
 
 
 def test_its_report_has_the_curves(storage) -> None:
-    found = Findings(storage)
+    found = Findings(StudyFolder(storage))
     recorded = json.loads((ASSETS / "mlflow.json").read_text())
     for number in range(3):
         points = recorded[f"trial {number} · replicate 0"]["metrics"]["train.loss"]

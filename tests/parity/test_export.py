@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer, SparseEncoder
 
-from trainables import loop, overrides
+from trainables import encoders, loop, onnx_export, overrides
 from trainables.context import Context
 from trainables.evaluation import sts
 from trainables.evaluation.retrieval import Retrieval
@@ -165,3 +166,37 @@ def test_a_prefix_that_is_shorter_than_the_embedding_is_what_is_given(trained) -
     ]
     whole = SentenceTransformer(str(folder / "model"), truncate_dim=128, device="cpu")
     assert whole.encode(["x"]).shape == (1, 128)
+
+
+@pytest.mark.parametrize("name", ["splade, k=8", "angle, mean"])
+def test_onnx_gives_the_same_vectors(name, trained, tmp_path) -> None:
+    for package in onnx_export.PACKAGES:
+        pytest.importorskip(package, reason=f"the extra onnx is not installed: there is no {package}")
+    import onnxruntime
+
+    trainer, config, folder, _ = trained(name)
+    model = shutil.copytree(folder / "model", tmp_path / "model")
+    path = onnx_export.write(model)
+    assert path == model / "onnx" / "model.onnx"
+    own = importlib.import_module(f"trainables.{trainer}.recipe").Encoder.open(model, config, torch.device("cpu"))
+    length = own.settings.get("length", own.settings.get("document_length"))
+    tokens = encoders.tokenize(own.tokenizer, TEXTS, length, torch.device("cpu"))
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    (states,) = session.run(None, {"input_ids": tokens.ids.numpy(), "attention_mask": tokens.mask.numpy()})
+    mask = tokens.mask.numpy()[:, :, None].astype(np.float32)
+    if trainer == "splade":
+        found = np.log1p(np.maximum(states, 0) * mask).max(1)
+    else:
+        means = (states * mask).sum(1) / mask.sum(1)
+        found = means / np.linalg.norm(means, axis=1, keepdims=True)
+    with torch.inference_mode():
+        expected = own.documents(TEXTS)
+    torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-4, rtol=1e-3)
+
+
+def test_onnx_names_the_packages_that_are_missing(monkeypatch) -> None:
+    monkeypatch.setattr(onnx_export.importlib.util, "find_spec", lambda name: None if name != "onnx" else object())
+    with pytest.raises(
+        ValueError, match=r"--onnx needs onnxscript, onnxruntime, which are not .*retrieval-study\[onnx\]"
+    ):
+        onnx_export.check()

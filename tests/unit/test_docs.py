@@ -74,6 +74,8 @@ def test_what_works_is_left_alone(check, page) -> None:
         ("    make everything", "there is no target everything"),
         ("    python -m study.run 'splade", "no shell reads it"),
         ("[one](nothing.md)", "link to nothing.md leads nowhere"),
+        ("[one](../README.md)", "leaves docs/"),
+        ("    python -m tests.fixtures.late_interaction --set stepz=2", "did you mean 'steps'"),
         ("[one](index.md#nothing)", "no such heading"),
     ],
 )
