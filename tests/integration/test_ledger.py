@@ -603,7 +603,7 @@ def test_refusals_in_a_row_end_the_study_and_name_the_keys(tmp_path, monkeypatch
     last = summary.trials[-1]
     assert summary.reason == (
         f"the parameters of {FUTILE} trials in a row cannot be run, at last k={last.params['k']!r}, "
-        f"width={last['params']['width']}: {last['reason']}; narrow the search space"
+        f"width={last.params['width']}: {last.reason}; narrow the search space"
     )
     ledger.close([], 0)
     (end,) = (e for _, e in ledger.journal.read() if isinstance(e, Ended) and e.trial is None)
