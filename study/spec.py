@@ -9,6 +9,7 @@ import runpy
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -194,7 +195,9 @@ class Study(Section):
         """All that the recipe reports with the base config, the controls or the points, and what it says of that."""
         found: dict[str, Metric] = {}
         for values in ({}, *self.controls, *self.points):
-            found |= trainers.module(self.trainer, "config").metrics(overrides.apply(self.config, values))
+            # Parameters that a younger version refuses fail their own trial, and have nothing to report.
+            with suppress(ValueError):
+                found |= trainers.module(self.trainer, "config").metrics(overrides.apply(self.config, values))
         return found
 
     def config_with(self, values: Mapping[str, Any]) -> TrainerConfig:

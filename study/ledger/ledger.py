@@ -98,6 +98,7 @@ class Ledger:
         self._tracker = Tracker(self.journal, storage.tracking, tracking_uri, name, self.id) if tracking_uri else None
         self._moves = moves or {}
         self._parameter_log = log_scaled(study, study.parameter)
+        self._metrics = study.metrics
         self._account = Account(study, self._study.user_attrs.get("elapsed", 0.0))
         self._halt: str | None = None
         self._live: set[int] = set()
@@ -544,7 +545,7 @@ class Ledger:
                 price=self.spec.resources.gpu_hour_price,
             ),
             wall_seconds=round(self._account.elapsed(), 3),
-            metrics=self.spec.metrics,
+            metrics=self._metrics,
             baselines=self._baselines,
             dataset=self._facts,
             tracking=recorded.tracking,

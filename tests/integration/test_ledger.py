@@ -388,9 +388,9 @@ def test_points_come_first_and_retries_take_none_of_them(tmp_path) -> None:
     rows = again.summary().trials
     assert [(r.params["k"], r.state, r.retry_of) for r in rows] == [
         (1.0, "complete", None), (2.0, "failed", None), (2.0, "complete", 1), (4.0, "complete", None),
-        (rows[4]["params"]["k"], "complete", None),
+        (rows[4].params["k"], "complete", None),
     ]  # fmt: skip
-    assert rows[4]["params"]["k"] not in (1.0, 2.0, 4.0)
+    assert rows[4].params["k"] not in (1.0, 2.0, 4.0)
 
 
 def test_a_control_stands_beside_the_search(tmp_path) -> None:
@@ -602,8 +602,8 @@ def test_refusals_in_a_row_end_the_study_and_name_the_keys(tmp_path, monkeypatch
     assert [t.state for t in summary.trials] == ["complete"] + ["failed"] * FUTILE
     last = summary.trials[-1]
     assert summary.reason == (
-        f"the parameters of {FUTILE} trials in a row cannot be run, at last k={last['params']['k']!r}, "
-        f"width={last['params']['width']}: {last['reason']}; narrow the search space"
+        f"the parameters of {FUTILE} trials in a row cannot be run, at last k={last.params['k']!r}, "
+        f"width={last.params['width']}: {last.reason}; narrow the search space"
     )
     ledger.close([], 0)
     (end,) = (e for _, e in ledger.journal.read() if isinstance(e, Ended) and e.trial is None)

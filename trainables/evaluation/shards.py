@@ -178,7 +178,7 @@ def settings(folder: Path) -> dict[str, Any]:
 def document_statistics(folder: Path, shards: int) -> torch.Tensor:
     """Those of the documents of all shards together, summed."""
     parts = (np.load(_shard_folder(folder, shard) / "statistics.npy") for shard in range(shards))
-    return torch.from_numpy(sum(parts, np.float64(0)))
+    return torch.as_tensor(sum(parts, np.float64(0)))
 
 
 def query_statistics(folder: Path, queries: dict[str, str]) -> torch.Tensor:
