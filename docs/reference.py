@@ -222,7 +222,7 @@ def _help(action: argparse.Action) -> str:
     text = (action.help or "").replace("%(default)s", str(action.default))
     if isinstance(action, argparse._AppendAction):
         text += "; may be given several times"
-    elif action.choices or (isinstance(action.default, int) and action.nargs != 0):
+    elif "default:" not in text and (action.choices or (isinstance(action.default, int) and action.nargs != 0)):
         text += f" (default: {action.default})"
     return text
 

@@ -98,8 +98,9 @@ class TrainingRecord:
 
 
 def trainer_of(config: TrainerConfig) -> str:
-    """What `trainers.module` calls the package that the config's class is in; empty for a class in no package."""
-    return type(config).__module__.rpartition(".")[0].removeprefix("trainables.")
+    """What `trainers.module` calls the package in whose `config.py` the config's class is; empty for another class."""
+    package, _, module = type(config).__module__.rpartition(".")
+    return package.removeprefix("trainables.") if module == "config" and package != __package__ else ""
 
 
 def _name(device: torch.device) -> str:

@@ -82,7 +82,7 @@ def build(options: argparse.Namespace) -> Job:
         check_uri(options.checkpoints, probe=False)
     files = package.files(study_file=path, trainer=study.trainer)
     on_cluster = next(there for there, here in files.items() if here == path)
-    words = ["sh", "study/on_cluster.sh", *_interpreter(options)]
+    words = ["sh", "study/submission/on_cluster.sh", *_interpreter(options)]
     words += [path.stem if on_cluster == f"search_spaces/{path.stem}.py" else on_cluster]
     words += ["--address", "auto", "--storage", str(storage), *_passed_on(options)]
     # URLs may hold a password, and a job's command is shown to whoever looks at the dashboard. What is not given
@@ -110,7 +110,7 @@ def prefix(name: str, storage: StudyFolder) -> str:
 
 
 def _interpreter(options: argparse.Namespace) -> list[str]:
-    """`--python` of `study/on_cluster.sh`; without it that looks for the interpreter that runs Ray."""
+    """`--python` of `study/submission/on_cluster.sh`; without it that looks for the interpreter that runs Ray."""
     if options.python is not None:
         return ["--python", options.python]
     # Ray makes an environment of what is to be installed, and puts it first on PATH.

@@ -120,6 +120,10 @@ def test_the_tutorial_confirms_evaluates_and_shows(tmp_path) -> None:
     assert [(t["state"], len(t["replicates"])) for t in summary["trials"]] == [("complete", 3)] * 2
     run(printed("docs/tutorial.md", "python -m study.evaluate"), "--workers", "1")
     assert (tmp_path / "studies" / "medical-confirmed" / "evaluation" / "other-collection.md").exists()
+    run(printed("docs/tutorial.md", "python -m study.export"))
+    again = json.loads(run(printed("docs/tutorial.md", "python -m trainables.splade --from")))
+    best = summary["trials"][summary["best"][0]]["replicates"][0]
+    assert again["values"] == pytest.approx(best["values"])
 
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
