@@ -41,6 +41,8 @@ class TrainingRecord:
     threads: int
     """torch's, of each worker."""
     device: str
+    precision: str
+    """That forward passes were computed in, those of the evaluation included; the weights are float32."""
     versions: dict[str, str]
     facts: dict[str, Any]
     """What the recipe said of its inputs, their identities first of all, and the loop of the model before its first
@@ -63,6 +65,8 @@ class TrainingRecord:
         """That of the replicate which is trained in this process just now."""
         import torch
 
+        from trainables.encoders import computed_in
+
         versions = {package: importlib.metadata.version(package) for package in PACKAGES}
         return cls(
             trainer=trainer_of(config),
@@ -73,6 +77,7 @@ class TrainingRecord:
             workers=context.world_size,
             threads=torch.get_num_threads(),
             device=_name(context.device),
+            precision=computed_in(config.precision, context.device),
             versions={"python": platform.python_version(), **versions},
             facts=dict(facts),
             values=dict(values),
