@@ -103,8 +103,10 @@ class TrainingRecord:
 
 
 def trainer_of(config: TrainerConfig) -> str:
-    """What `trainers.module` calls the package that the config's class is in; empty for a class in no package."""
-    return type(config).__module__.rpartition(".")[0].removeprefix("trainables.")
+    """What `trainers.module` calls the package whose `config.py` has the config's class; empty where none does."""
+    package, _, module = type(config).__module__.rpartition(".")
+    # `trainables.config` has what trainers share, and is none itself.
+    return package.removeprefix("trainables.") if module == "config" and package != "trainables" else ""
 
 
 def _name(device: torch.device) -> str:
