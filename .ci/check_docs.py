@@ -27,9 +27,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 import reference  # noqa: E402
 
-from study import __version__, run, spec  # noqa: E402
-from study.space import check_settings  # noqa: E402
-from study.suites import SUITES  # noqa: E402
+from study import __version__, request, spec  # noqa: E402
+from study.ledger.space import check_settings  # noqa: E402
+from study.suites.suites import SUITES  # noqa: E402
 from trainables import cli, overrides, trainers  # noqa: E402
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
@@ -224,7 +224,7 @@ def _asked(module: str, options: object) -> list[str]:
         profile, _ = spec.chosen(found, spec.find(name)[1], options.profile)  # type: ignore[attr-defined]
         if module in ("study.run", "study.submit"):
             given = overrides.parse(settings)
-            study = spec.changed(found[profile], given, run._changes(options))  # type: ignore[arg-type]
+            study = spec.changed(found[profile], given, request._changes(options))  # type: ignore[arg-type]
             check_settings(study, given)
     except ValueError as error:
         return [str(error)]

@@ -16,7 +16,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from study.journal import Journal
+from study.ledger.journal import Journal
 from study.protocol.journal import Metrics, ReplicateBegun, TrialBegun
 from study.protocol.states import TrialState
 from study.protocol.summary import read

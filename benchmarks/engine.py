@@ -2,8 +2,8 @@
 
 Both run the same trials one after the other on a Ray of their own: a Tune function that trains with one
 Ray Train worker, which imports torch and makes ten steps of nothing. The documented pattern is a
-`TorchTrainer` that reports every step through `TuneReportCallback`; here it is `study.gang.Gang` under
-the settings of `study.executor`, whose workers report to an actor.
+`TorchTrainer` that reports every step through `TuneReportCallback`; here it is `study.engine.gang.Gang` under
+the settings of `study.engine.executor`, whose workers report to an actor.
 
     python benchmarks/engine.py [--trials 4]
 """
@@ -44,7 +44,7 @@ def documented_worker() -> None:
 def lean(config) -> None:
     from ray.train.v2.api.config import RunConfig, ScalingConfig
 
-    from study.gang import Gang
+    from study.engine.gang import Gang
 
     Gang(
         lean_worker,
@@ -76,7 +76,7 @@ def measure(pattern: str, trials: int) -> float:
 
     here = pattern == "lean"
     if here:
-        from study.executor import EVERYWHERE, HEAD, OWN_CLUSTER
+        from study.engine.executor import EVERYWHERE, HEAD, OWN_CLUSTER
 
         for name, value in (EVERYWHERE | OWN_CLUSTER).items():
             os.environ.setdefault(name, value)

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from study import home, spec
-from study.comparison import Measured, tabled, write
-from study.lock import Held, Lock
+from study.ledger.lock import Held, Lock
 from study.profiles import existing
 from study.protocol.folder import (
     EvaluationFolder,
@@ -36,10 +35,11 @@ from study.protocol.folder import (
 from study.protocol.journal import TrialBegun
 from study.protocol.states import TrialState
 from study.protocol.summary import StudySummary, TrialSummary, read
-from study.run import resource_changes, unused
-from study.screen import View, keep_screen, listen
-from study.suites import resolve
-from study.tracking_uri import check_uri
+from study.reporting.suite_tables import Measured, tabled, write
+from study.request import resource_changes, unused
+from study.suites.suites import resolve
+from study.terminal import View, keep_screen, listen
+from study.tracking.uri_check import check_uri
 from study.uris import absolute_uri, redacted
 from trainables import overrides, trainers
 from trainables.arguments import parsed
@@ -327,7 +327,7 @@ def _record(
     if uri is None or run_id is None or len(runs) < len(trials):
         screen.say("not recorded in MLflow: the study's own records are not there yet; the same command tries again")
         return
-    from study.tracking_evaluation import record
+    from study.tracking.suite_results import record
 
     tables = (page, page.with_suffix(".json"))
     try:
@@ -351,8 +351,8 @@ def _measure(
     for line in unused(options.address):
         screen.say(line)
     screen.keep(place.driver_log)
-    from study import sharded
-    from study.executor import Engine
+    from study.engine.executor import Engine
+    from study.suites import worker_pool
 
     engine = Engine(place, options.address)
     listen(signal.default_int_handler)
@@ -362,9 +362,9 @@ def _measure(
         listen(signal.default_int_handler)
         said = began = time.monotonic()
         done = encoded = 0
-        for event in sharded.run([one.measurement for one in planned], resources, options.workers):
+        for event in worker_pool.run([one.measurement for one in planned], resources, options.workers):
             one = planned[event.measurement]
-            if isinstance(event, sharded.Finished):
+            if isinstance(event, worker_pool.Finished):
                 _keep(one, event)
                 metric = one.measurement.counting.metrics[0]
                 screen.say(f"{one.title}: {metric} {event.result.values[metric]:.4f}")

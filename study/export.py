@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from study.findings import Findings, per_item
-from study.model_card import intervals, sections
 from study.profiles import existing
 from study.protocol.folder import StudyFolder, stored_model, stored_replicate, trial_of
 from study.protocol.states import TrialState
 from study.protocol.summary import TrialSummary
-from study.screen import View
-from study.words import at
+from study.reporting.formatting import at
+from study.reporting.model_card import intervals, sections
+from study.reporting.results import Findings, per_item
+from study.terminal import View
 from trainables import card, overrides, trainers
 from trainables.arguments import parsed
 from trainables.checkpoints import RESULT

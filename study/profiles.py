@@ -8,16 +8,15 @@ profile that was begun in `studies/NAME`, as all of them once were, is carried o
 from __future__ import annotations
 
 import glob
-import re
 from contextlib import suppress
 from pathlib import Path
 
 from study.protocol.folder import StudyFolder
 from study.protocol.journal import Unreadable
 from study.protocol.summary import read
+from study.spec import PROFILE
 
 STUDIES = Path("studies")
-PROFILE = re.compile(r"[A-Za-z][\w-]*")
 
 
 def title(study: str, profile: str, default: str) -> str:

@@ -7,42 +7,16 @@ beside it. It starts no study and opens no database, so it can be run while a st
 from __future__ import annotations
 
 import argparse
-import base64
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from study.answer import accounts, answer, caveats, notes, over
-from study.findings import Findings
-from study.paired import sentence, signed, spread
 from study.profiles import existing
 from study.protocol.folder import StudyFolder
-from study.protocol.states import TrialState
-from study.protocol.summary import StudySummary, TrialSummary
-from study.screen import View
-from study.uris import viewer
-from study.words import (
-    at,
-    difference,
-    p_value,
-    parameters,
-    seconds,
-    setting,
-    show,
-)
+from study.reporting import page
+from study.terminal import View
 from trainables.arguments import parsed
 from trainables.errors import FINISHED, WRONG, told
-from trainables.files import write_whole
 from trainables.places import typed
-
-FIGURES = ("parameter_curve", "matched_cost", "pareto", "loss_curves")
-"""Functions of `study.plots`, and the names of their PNGs."""
-SEARCH_FIGURES = ("plane_map", "importances")
-"""The same of `study.search_plots`."""
-PAIRED_FIGURES = ("means", "differences")
-"""The same of `study.paired_plots`; their PNGs begin with `paired_`."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -61,106 +35,12 @@ def main(arguments: list[str] | None = None) -> int:
     name = options.name
     study = Path(name).stem if name.endswith(".py") else name
     try:
-        path = write(StudyFolder(existing(study, options.profile, options.storage)))
+        path = page.write(StudyFolder(existing(study, options.profile, options.storage)))
     except (ValueError, OSError) as error:
         print(f"error: {told(error)}", file=View(sys.stderr))
         return WRONG
     print(path, file=View(sys.stdout))
     return FINISHED
-
-
-def write(storage: StudyFolder) -> Path:
-    """Write `report.html` and its PNGs into the storage folder of a study; returns the page's path.
-
-    Raises a ValueError that names the file where the folder holds no summary.
-    """
-    findings = Findings(storage)
-    page = _template().render(
-        f=findings,
-        answer=answer(findings),
-        accounts=accounts(findings),
-        caveats=caveats(findings),
-        s=findings.summary,
-        figures=_figures(findings),
-        columns=_columns(findings),
-        legend=findings.metrics.meanings(name for trial in findings.trials for name in trial.values),
-        matched=findings.matched(),
-        stopped=[t for t in findings.trials if t.state not in (TrialState.COMPLETE, TrialState.RUNNING)],
-        costs=_costs(findings.summary),
-        notes=notes(findings),
-        shares=", ".join(f"{k} {v:.2f}" for k, v in findings.summary.importances.items()),
-        hint=viewer(uri) if (uri := findings.summary.tracking.uri) else None,
-        updated=f"{findings.summary.updated:%Y-%m-%d %H:%M}",
-        at=at, difference=difference, p_value=p_value, show=show, sentence=sentence, over=over,
-        signed=signed, spread=spread,
-    )  # fmt: skip
-    write_whole(storage.report, page)
-    return storage.report
-
-
-def _template() -> Any:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    # Autoescape: names, reasons and error messages are other people's text.
-    loader = FileSystemLoader(Path(__file__).parent)
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.get_template("report.html.jinja")
-
-
-def _figures(findings: Findings) -> dict[str, str]:
-    """Draw what there is to draw: each PNG goes beside the page, and in base64 into it."""
-    from study import paired_plots, plots, search_plots
-
-    drawn = {}
-    figures = {name: getattr(plots, name)(findings) for name in FIGURES}
-    figures |= {name: getattr(search_plots, name)(findings) for name in SEARCH_FIGURES}
-    figures |= {f"paired_{name}": getattr(paired_plots, name)(findings.contrasts) for name in PAIRED_FIGURES}
-    for name, png in figures.items():
-        if png is not None:
-            write_whole(findings.storage.figure(name), png)
-            drawn[name] = base64.b64encode(png).decode()
-    return drawn
-
-
-@dataclass(frozen=True)
-class Column:
-    title: str
-    cell: Callable[[TrialSummary], str]
-    text: bool = False
-
-
-def _columns(findings: Findings) -> list[Column]:
-    """The table of trials: what was measured decides which columns there are."""
-    metrics = [findings.metric, f"test.{findings.metric}", f"untrained.{findings.key}"]
-    metrics += [*filter(None, [findings.metrics.cost]), *findings.metrics.columns]
-
-    def parameter(name: str) -> Column:
-        return Column(name, lambda t: setting(t.params.get(name, "–")), text=True)
-
-    def measured(name: str) -> Column:
-        title = ("" if name != findings.metric else "validation ") + findings.metrics.label(name)
-        return Column(title, lambda t: findings.metrics.show(name, t.values.get(name)))
-
-    return [
-        *(parameter(name) for name in parameters(findings.trials, findings.parameter)),
-        Column("steps", lambda t: f"{t.steps}/{t.planned_steps or '–'}"),
-        *(measured(name) for name in dict.fromkeys(metrics) if findings.has(name)),
-        Column("worker-seconds", lambda t: f"{t.worker_seconds:,.0f}"),
-        Column("attempts", lambda t: str(t.attempts)),
-    ]
-
-
-def _costs(summary: StudySummary) -> list[tuple[str, str, str]]:
-    spent, wall = summary.worker_seconds, summary.wall_seconds
-    rows = [
-        ("used", spent.used, "held by the workers of all trials, over all attempts"),
-        ("saved", spent.saved, "steps not run because a trial was stopped early, at its own pace"),
-        ("overhead", spent.overhead, "of what was used, outside the training loop: start-up, waiting, shutting down"),
-    ]
-    shown = [(name, f"{value:,.0f} worker-seconds", text) for name, value, text in rows]
-    return shown + ([("wall clock", seconds(wall), "all launches together")] if wall else [])
 
 
 if __name__ == "__main__":

@@ -6,49 +6,43 @@ Exit codes: 0 finished, 1 the study failed, 2 the request is wrong, 130 interrup
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from study import cards, files, home, identity, inputs, lease, moved, profiles, provenance, spec, stored
-from study.display import Display, final_text
-from study.lock import Held, Lock
-from study.plan import plan
-from study.processes import descendants, kill
+from study import home, profiles, request, spec
+from study.engine.input_check import InputCheck
+from study.engine.processes import descendants, kill
+from study.ledger import files, identity, inputs, lease, moved, optuna_study
+from study.ledger.lock import Held, Lock
+from study.ledger.space import explore
+from study.planning import cards, provenance
+from study.planning.plan import plan
 from study.protocol.folder import StudyFolder
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import StudySummary, read
-from study.screen import View, forget, keep_screen, listen
-from study.space import check_settings, explore
-from study.tracking_probe import run_tags
-from study.tracking_uri import check_uri
-from study.uris import absolute_uri, redacted, sqlite_path, sqlite_uri
-from study.variants import variants
-from trainables import overrides
+from study.reporting.screen import Display, final_text
+from study.terminal import View, forget, keep_screen, listen
+from study.tracking.probe import run_tags
+from study.tracking.uri_check import check_uri
+from study.uris import absolute_uri, redacted, sqlite_path
 from trainables.arguments import parsed
-from trainables.check import DOING, distinct
 from trainables.errors import FAILED, FINISHED, INTERRUPTED, WRONG, failure, told
 from trainables.object_store import check_uri as check_store
 from trainables.object_store import fetched
-from trainables.places import typed
 
 EXIT_CODES = {
     StudyStatus.FINISHED: FINISHED, StudyStatus.FAILED: FAILED, StudyStatus.INTERRUPTED: INTERRUPTED,
 }  # fmt: skip
 DEFAULT_TRACKING = "sqlite:///studies/mlflow.db"
 POLL_S = 0.4
-PATIENCE_S = 10.0
-"""The check of the inputs says what it is doing when it takes longer."""
 SAME_SIGNAL_S = 0.3
 """A second signal counts from here on."""
 MLFLOW_WAIT_S = 60.0
@@ -56,52 +50,15 @@ MLFLOW_WAIT_S = 60.0
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line; `study.submit` takes the same arguments."""
-    parser = argparse.ArgumentParser(
-        prog="python -m study.run",
-        description="Run a study, or carry on one that was interrupted: the same command does both.",
-    )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="a study of search_spaces/, or the path of a .py file")
-    parser.add_argument("--list", action="store_true", help="list the studies and their profiles")
-    parser.add_argument("--profile", help="variant of the study (default: embedded)")
-    parser.add_argument("--trials", type=int, metavar="N", help="number of trials in all")
-    parser.add_argument("--concurrency", type=int, metavar="N", help="trials at a time")
-    parser.add_argument(
-        "--budget-gpu-hours", type=float, metavar="H", help="stop as Ctrl-C does when trials have held GPUs so long"
-    )
-    parser.add_argument("--max-nodes", type=int, metavar="N", help="let the cluster's autoscaler go up to N nodes")
-    parser.add_argument(
-        "--resources", action="append", default=[], metavar="KEY=VALUE",
-        help="of a trial's gang: " + ", ".join(spec.Resources.model_fields),
-    )  # fmt: skip
-    parser.add_argument("--workers-per-trial", type=int, metavar="N", help="workers in the gang of a trial")
-    parser.add_argument(
-        "--storage", type=typed, metavar="DIR",
-        help="folder of the study (default: studies/NAME, or studies/NAME.PROFILE)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--checkpoints", metavar="URI", help="object store for checkpoints, s3://... (default: in the storage folder)"
-    )
-    parser.add_argument("--ledger", metavar="URL", help="Optuna storage (default: $STUDY_LEDGER, else SQLite)")
-    parser.add_argument(
-        "--tracking-uri", metavar="URI",
-        help="MLflow (default: $MLFLOW_TRACKING_URI, else studies/mlflow.db; with --address beside --storage)",
-    )  # fmt: skip
-    parser.add_argument("--address", metavar="ADDR", help="Ray cluster (default: one on this machine)")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a config value")
-    parser.add_argument("--seed", type=int, metavar="N", help="seed of the sampler and of the first replicate")
-    parser.add_argument("--fresh", action="store_true", help="begin anew and keep the old study beside it")
-    parser.add_argument("--retry-failed", action="store_true", help="run failed trials once more")
-    parser.add_argument("--dry-run", action="store_true", help="print what would be run, and run nothing")
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON on standard output at the end")
-    return parser
+    """The command line."""
+    return request.parser()
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = parsed(parser(), arguments)
     try:
         if options.list:
-            print(_listing(), flush=True)
+            print(request.listing(), flush=True)
             return FINISHED
         return run(options)
     except BrokenPipeError:
@@ -118,27 +75,27 @@ def main(arguments: list[str] | None = None) -> int:
 def run(options: argparse.Namespace) -> int:
     """Check the request, then run the study; raises ValueError or Held for a request that cannot be met."""
     home.provide()
-    name, file, profile, study = requested(options)
+    name, file, profile, study = request.requested(options)
     folder = (options.storage or profiles.default_folder(file.stem, name, profile, options.fresh)).resolve()
     storage = StudyFolder(folder)
     if not options.fresh:
         name = profiles.name_in(folder, file.stem, name, profile)
     ledger = options.ledger or os.environ.get("STUDY_LEDGER")
     if ledger:
-        stored.check_url(ledger)
+        optuna_study.check_url(ledger)
         ledger = absolute_uri(ledger) if sqlite_path(ledger) is not None else ledger
-        if options.fresh and stored.holds(ledger, name):
+        if options.fresh and optuna_study.holds(ledger, name):
             raise ValueError(
                 f"--fresh: the ledger of --ledger already has a study '{name}', which would be carried on; "
                 "name another database, or leave --fresh out"
             )
-    url = ledger or stored.default_url(storage)
+    url = ledger or optuna_study.default_url(storage)
     given = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
-    tracking_uri = absolute_uri(given or (DEFAULT_TRACKING if options.address is None else beside(storage)))
+    tracking_uri = absolute_uri(given or (DEFAULT_TRACKING if options.address is None else request.beside(storage)))
     if options.checkpoints:
         check_store(options.checkpoints, probe=False)
     begun, before, fruitless, study_id = _in_ledger(url, name, study, options)
-    outlook = stored.outlook(begun, study)
+    outlook = optuna_study.outlook(begun, study)
     if not (options.fresh or options.dry_run):
         files.check(storage)
     if not options.fresh:
@@ -181,7 +138,7 @@ def run(options: argparse.Namespace) -> int:
         if (options.fresh or fruitless) and storage.traces():
             lock = _set_aside(storage, lock)
         if fruitless:
-            stored.forget(url, name)
+            optuna_study.forget(url, name)
             print(
                 f"{name}: begun again; all of its {fruitless} trial(s) failed before their first step", file=sys.stderr
             )
@@ -201,108 +158,16 @@ def _in_ledger(
     """
     if options.fresh:
         return None, moved.Begun(), 0, None
-    before = stored.begun(url, name, study)
+    before = optuna_study.begun(url, name, study)
     try:
         known = moved.as_begun(study, before)
-        found = stored.existing_study(url, name, known, options.checkpoints)
+        found = optuna_study.existing_study(url, name, known, options.checkpoints)
         return found, before, 0, found.user_attrs.get("id") if found is not None else None
-    except stored.Different:
-        fruitless = stored.fruitless(url, name)
+    except optuna_study.Different:
+        fruitless = optuna_study.fruitless(url, name)
         if not fruitless:
             raise
-        return None, moved.Begun(), fruitless, stored.id_of(url, name)
-
-
-def beside(storage: StudyFolder) -> str:
-    """SQLite beside the study's folder, shared by the studies there: on a cluster only that folder is sure to stay."""
-    return sqlite_uri(storage.shared_tracking)
-
-
-def requested(options: argparse.Namespace, elsewhere: bool = False) -> tuple[str, Path, str, spec.Study]:
-    """(title of the profile, file, profile, study) that the command line asks for; raises ValueError.
-
-    Paths are relative to the working folder, and absolute in what is returned. A study that will run `elsewhere` must
-    have absolute ones.
-    """
-    if options.name is None:
-        raise ValueError(f"which study? There are: {', '.join(spec.available())} (or give the path of a .py file)")
-    name, path = spec.find(options.name)
-    if options.fresh and options.retry_failed:
-        raise ValueError("--retry-failed with --fresh: a study that begins anew has no failed trials; leave one out")
-    found = spec.profiles(path)
-    profile, default = spec.chosen(found, path, options.profile)
-    name = profiles.title(name, profile, default)
-    settings = overrides.parse(options.set)
-    if "cache" in settings:
-        raise ValueError("--set cache: a study keeps its cache in its own folder; name that one with --storage")
-    study = spec.changed(found[profile], settings, _changes(options))
-    check_settings(study, settings)
-    if elsewhere:
-        inputs.check_elsewhere(study, explore(study), settings)
-        return name, path, profile, study
-    study = inputs.located(study, Path.cwd())
-    inputs.check(study, explore(study))
-    return name, path, profile, study
-
-
-class InputCheck:
-    """Reads a study's inputs and puts a few texts through its models, in a process of its own, before any trial."""
-
-    def __init__(self, study: spec.Study, storage: StudyFolder) -> None:
-        self.log = storage.check_log
-        config = overrides.apply(study.config, {"cache": str(storage.cache)})
-        changes = json.dumps(distinct(study.config, variants(study)))
-        self.began = time.monotonic()
-        with self.log.open("a") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "trainables.check", study.trainer, config.model_dump_json(), changes],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
-            )  # fmt: skip
-        self.doing, self.found = "", ""
-        """What the process says it is doing, and its last word."""
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in map(str.strip, self.process.stdout):
-            if line.startswith(DOING):
-                self.doing = line.removeprefix(DOING)
-            else:
-                self.found = line
-
-    def raise_if_refused(self) -> None:
-        """Raise the refusal if there already is one; does not wait."""
-        if self.process.poll() not in (None, 0):
-            self.result(lambda _: None)
-
-    def at_work(self) -> bool:
-        return self.process.poll() is None
-
-    def result(self, say: Callable[[str], None], stopped: Callable[[], bool] = lambda: False) -> dict[str, Any]:
-        """{"facts": ..., "baselines": ..., "notes": [...]}; ValueError with the refusal. Says what takes long.
-
-        Raises KeyboardInterrupt as soon as it is `stopped`.
-        """
-        said = ""
-        while self.process.poll() is None:
-            if stopped():
-                raise KeyboardInterrupt
-            if self.doing != said and time.monotonic() - self.began > PATIENCE_S:
-                said = self.doing
-                say(f"checking the inputs: {said}")
-            time.sleep(POLL_S / 4)
-        self.reader.join()
-        if self.process.returncode == WRONG and self.found:
-            raise ValueError(self.found)
-        if self.process.returncode != 0:
-            raise RuntimeError(f"the inputs could not be checked, see {self.log}")
-        return json.loads(self.found)
-
-    def stop(self) -> None:
-        """End the process if it is still at work."""
-        self.process.kill()
-        self.process.wait()
+        return None, moved.Begun(), fruitless, optuna_study.id_of(url, name)
 
 
 class Session:
@@ -327,12 +192,12 @@ class Session:
         display = Display(screen, self.study.parameter, self.study.objectives[0].name, self.study.budget.trials)
         listen(self._on_signal)
         display.message(f"{self.name}: checking the inputs, starting Ray; files in {_short(self.storage.path)}")
-        for line in unused(self.options.address):
+        for line in request.unused(self.options.address):
             display.message(line)
         # The inputs are read on one core while Ray is imported and started on the other.
         check = InputCheck(self.study, self.storage)
         try:
-            from study.executor import Engine
+            from study.engine.executor import Engine
 
             check.raise_if_refused()
             self.engine = Engine(self.storage, self.options.address)
@@ -432,11 +297,11 @@ class Session:
 
     def _artifacts(self, display: Display) -> list[tuple[str, str]]:
         """Write the report; what goes on the parent run, as paths in the folder: report, plots and the best model."""
-        from study import report
+        from study.reporting import page
 
         found = []
         try:
-            written = report.write(self.storage)
+            written = page.write(self.storage)
             found += [(path.name, "report") for path in (written, *self.storage.figures())]
         except (ValueError, OSError) as error:
             display.message(f"the report is not written: {told(error)}")
@@ -469,31 +334,6 @@ class Session:
             if self.engine is not None:
                 self.engine.remove_temporary()
             os._exit(INTERRUPTED)
-
-
-def _changes(options: argparse.Namespace) -> dict[str, Any]:
-    """Options that change the study itself, as dotted keys of `Study`."""
-    given = {
-        "budget.trials": options.trials,
-        "budget.gpu_hours": options.budget_gpu_hours,
-        "resources.concurrency": options.concurrency,
-        "resources.max_nodes": options.max_nodes,
-        "resources.workers": options.workers_per_trial,
-        "seed": options.seed,
-    }
-    return resource_changes(options.resources) | {key: value for key, value in given.items() if value is not None}
-
-
-def unused(address: str | None) -> list[str]:
-    """What is said of an environment that names a cluster where the command line names none."""
-    if address is not None or "RAY_ADDRESS" not in os.environ:
-        return []
-    return ["RAY_ADDRESS is not used: everything runs on this machine; --address names a cluster"]
-
-
-def resource_changes(given: list[str]) -> dict[str, Any]:
-    """What `--resources` changes, as dotted keys of `Study`."""
-    return {f"resources.{key}": value for key, value in overrides.parse(given, "--resources").items()}
 
 
 def _summary(storage: StudyFolder) -> StudySummary | None:
@@ -534,14 +374,6 @@ def _check_writable(storage: StudyFolder) -> None:
         ) from error
     if shutil.disk_usage(storage.path).free < 2**28:
         raise ValueError(f"--storage {storage}: less than 256 MiB are free there")
-
-
-def _listing() -> str:
-    lines = []
-    for name, path in spec.available().items():
-        found = spec.profiles(path)
-        lines.append(f"{name}  ({', '.join(found)})\n    {next(iter(found.values())).question}")
-    return "\n".join(lines)
 
 
 def _short(path: Path) -> str:

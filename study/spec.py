@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import runpy
 import sys
 import traceback
@@ -23,13 +24,14 @@ from pydantic import (
     model_validator,
 )
 
-from study.profiles import PROFILE
 from study.values import plain
 from trainables import overrides, trainers
 from trainables.config import Direction, NonNegativeFinite, PositiveFinite, Section, TrainerConfig
 from trainables.errors import told
 from trainables.report import Metric
 
+PROFILE = re.compile(r"[A-Za-z][\w-]*")
+"""What a profile may be called."""
 FOLDER = Path(__file__).resolve().parent.parent / "search_spaces"
 
 

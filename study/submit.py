@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from study import home, job, package, run
-from study.screen import View, forget
+from study import home, request
+from study.submission import job, package
+from study.terminal import View, forget
 from trainables.arguments import parsed
 from trainables.errors import FAILED, FINISHED, INTERRUPTED, WRONG, told
 
 if TYPE_CHECKING:
     from ray.job_submission import JobDetails
 
-    from study.job_server import Jobs
+    from study.submission.job_server import Jobs
 
 
 def parser() -> argparse.ArgumentParser:
@@ -32,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m study.submit",
         description="Run a study on a Ray cluster, or carry on an interrupted one: the same command does both.",
-        parents=[run.parser()],
+        parents=[request.parser()],
         add_help=False,
         conflict_handler="resolve",
     )
@@ -62,7 +63,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parsed(parser(), arguments)
     try:
         if options.list:
-            return run.main(["--list"])
+            print(request.listing(), flush=True)
+            return FINISHED
         for act, submission_id in ((_status, options.status), (_logs, options.logs), (_stop, options.stop)):
             if submission_id is not None:
                 return act(connect(options), submission_id, options)
@@ -108,7 +110,7 @@ def connect(options: argparse.Namespace) -> Jobs:
     # Ray would prefer these to the address that was asked for.
     for name in ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS"):
         os.environ.pop(name, None)
-    from study import job_server
+    from study.submission import job_server
 
     return job_server.Jobs(options.address, _pairs(options.header), job_server.verified(options.verify), _say)
 
@@ -176,7 +178,7 @@ def _stop(jobs: Jobs, submission_id: str, options: argparse.Namespace) -> int:
 
 
 def _follow(jobs: Jobs, submission_id: str) -> int:
-    from study.job_server import Lost
+    from study.submission.job_server import Lost
 
     try:
         ended = jobs.follow(submission_id, _print)

@@ -59,6 +59,49 @@ def layers(graph: Graph) -> list[list[str]]:
     return found
 
 
+COMMANDS = ("run", "submit", "evaluate", "report", "export")
+"""The command lines: they import all rooms, and nobody imports them."""
+MAY_IMPORT = {
+    "ground": (),
+    "protocol": ("ground",),
+    "tracking": ("ground", "protocol"),
+    "ledger": ("ground", "protocol", "tracking"),
+    "engine": ("ground", "protocol", "ledger"),
+    "request": ("ground", "protocol", "ledger"),
+    "planning": ("ground", "protocol", "ledger"),
+    "submission": ("ground", "protocol", "ledger", "planning", "request"),
+    "suites": ("ground", "protocol", "ledger", "engine"),
+    "reporting": ("ground", "protocol"),
+}
+"""Room of study/ -> the rooms that it may import beside its own; `ground` and `request` are files, not folders."""
+GROUND = ("databases", "home", "private_names", "spec", "terminal", "uris", "values")
+REQUEST = ("profiles", "request")
+
+
+def room(module: str) -> str | None:
+    """The room of a module of study/; None for a command line, and for what is no part of study/."""
+    package, _, name = module.partition(".")
+    if package != "study" or name in COMMANDS:
+        return None
+    top, _, inner = name.partition(".")
+    if inner or (top in MAY_IMPORT and top != "request"):
+        return top
+    return "request" if top in REQUEST else "ground" if top in ("", *GROUND) else top
+
+
+def trespasses(graph: Graph) -> list[str]:
+    """Each import of study/ that leads from a room to one that it may not import, or to a command line."""
+    commands = {f"study.{name}" for name in COMMANDS}
+    found = []
+    for module, imported in graph.items():
+        own = room(module)
+        for other in imported:
+            theirs = room(other)
+            if other in commands or (own and theirs and theirs != own and theirs not in MAY_IMPORT.get(own, ())):
+                found.append(f"{module} imports {other}")
+    return found
+
+
 def _name(path: Path) -> str:
     return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
 
@@ -94,4 +137,5 @@ if __name__ == "__main__":
     everything = graph()
     for number, modules in enumerate(layers(everything)):
         print(f"{number:2}  {', '.join(modules)}")
+    print(f"trespasses: {'; '.join(trespasses(everything)) or 'none'}")
     print(f"circles: {'; '.join(', '.join(modules) for modules in circles(everything)) or 'none'}")

@@ -262,6 +262,8 @@ def _figures(record: TrainingRecord, metrics: Mapping[str, Metric], intervals: M
              _number(validation.get(metric)), _number(before.get(metric))]
         )  # fmt: skip
     text = _table(head, rows)
+    if record.precision != "float32":
+        text += f"\n\nForward passes were computed in {record.precision}; the weights are float32."
     if test:
         text += (
             "\n\nTest queries (or pairs) were scored once, at the end; whatever was decided was decided on validation. "
@@ -292,7 +294,7 @@ def _training(config: TrainerConfig, record: TrainingRecord) -> str:
             _table(["data", "name", "size", "identity (sha256)"], data),
             f"Settings, as far as they are not the recipe's defaults; `{RECORD}` has all:",
             _table(["key", "value"], settings),
-            f"{record.step:,} steps by {workers} ({record.device}); {versions}.",
+            f"{record.step:,} steps by {workers} ({record.device}), computed in {record.precision}; {versions}.",
         ]
     )
 

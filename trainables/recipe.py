@@ -84,7 +84,10 @@ class Recipe(Protocol):
         ...
 
     def export(self, folder: Path) -> None:
-        """Write the model in Hugging Face format. Called on rank 0 only, at the end of each stage."""
+        """Write the model in Hugging Face format. Called on rank 0 only, at the end of each stage.
+
+        With the files of sentence-transformers beside it (`encoders.export_modules`) its card says how it opens it.
+        """
         ...
 
 

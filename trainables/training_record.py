@@ -41,6 +41,8 @@ class TrainingRecord:
     threads: int
     """torch's, of each worker."""
     device: str
+    precision: str
+    """That forward passes were computed in, those of the evaluation included; the weights are float32."""
     versions: dict[str, str]
     facts: dict[str, Any]
     """What the recipe said of its inputs, their identities first of all, and the loop of the model before its first
@@ -63,6 +65,8 @@ class TrainingRecord:
         """That of the replicate which is trained in this process just now."""
         import torch
 
+        from trainables.encoders import computed_in
+
         versions = {package: importlib.metadata.version(package) for package in PACKAGES}
         return cls(
             trainer=trainer_of(config),
@@ -73,6 +77,7 @@ class TrainingRecord:
             workers=context.world_size,
             threads=torch.get_num_threads(),
             device=_name(context.device),
+            precision=computed_in(config.precision, context.device),
             versions={"python": platform.python_version(), **versions},
             facts=dict(facts),
             values=dict(values),
@@ -98,8 +103,10 @@ class TrainingRecord:
 
 
 def trainer_of(config: TrainerConfig) -> str:
-    """What `trainers.module` calls the package that the config's class is in; empty for a class in no package."""
-    return type(config).__module__.rpartition(".")[0].removeprefix("trainables.")
+    """What `trainers.module` calls the package whose `config.py` has the config's class; empty where none does."""
+    package, _, module = type(config).__module__.rpartition(".")
+    # `trainables.config` has what trainers share, and is none itself.
+    return package.removeprefix("trainables.") if module == "config" and package != "trainables" else ""
 
 
 def _name(device: torch.device) -> str:

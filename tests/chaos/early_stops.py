@@ -74,8 +74,8 @@ def check(storage: Path, trials: int) -> None:
     import ray
 
     from study import spec
-    from study.executor import Engine
-    from study.lock import Lock
+    from study.engine.executor import Engine
+    from study.ledger.lock import Lock
     from study.protocol.folder import StudyFolder
 
     _, study = spec.load(launches.TINY, "stops", {}, {"budget.trials": 1 + trials})

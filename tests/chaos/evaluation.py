@@ -72,10 +72,10 @@ def generate(folder: Path, passages: int, queries: int) -> None:
 
 def record(storage: Path, parameter: str, trials: Sequence[tuple[dict[str, Any], Any, str]]) -> None:
     """What a study leaves of its trials besides their folders: each has parameters, a config and a state."""
+    from study.ledger.optuna_study import flat
     from study.protocol.journal import TrialBegun, encode
     from study.protocol.summary import ObjectiveSummary, StudySummary, Tracking, TrialSummary, WorkerSeconds
-    from study.stored import flat
-    from study.tracking_runs import connect
+    from study.tracking.mlflow_runs import connect
 
     uri = f"sqlite:///{storage.parent / 'mlflow.db'}"
     client = connect(uri)
@@ -213,7 +213,7 @@ def measurement(evaluation: Evaluation, cache: Path) -> Any:
     """What the command has measured."""
     from study.evaluate import plan
     from study.protocol.folder import StudyFolder
-    from study.suites import resolve
+    from study.suites.suites import resolve
 
     trials = [{"number": 0, "checkpoint": None}]
     suite = resolve(str(evaluation.suite))

@@ -51,7 +51,7 @@ class Server:
         until(self.answers, "the server")
 
     def answers(self) -> bool:
-        from study.tracking_uri import check_uri
+        from study.tracking.uri_check import check_uri
 
         try:
             check_uri(self.address)

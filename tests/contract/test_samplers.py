@@ -20,13 +20,13 @@ import pytest
 from pydantic import model_validator
 from scipy.stats import qmc
 
-from study import stored
-from study.ledger import Ledger
+from study.ledger import optuna_study
+from study.ledger.ledger import Ledger
+from study.ledger.sampling import seed_of
+from study.ledger.space import explore
 from study.protocol.folder import StudyFolder
 from study.protocol.messages import Outcome
 from study.protocol.states import ReplicateState
-from study.sampling import seed_of
-from study.space import explore
 from study.spec import Budget, Objective, Pruner, Study
 from trainables.config import TrainerConfig
 from trainables.report import Metric
@@ -100,7 +100,7 @@ class Studied:
 
     def __init__(self, monkeypatch, folder: Path, study: Study, goal: Callable[..., dict[str, float]] = goal) -> None:
         self.storage, self.folder, self.study, self.goal = optuna.storages.InMemoryStorage(), folder, study, goal
-        monkeypatch.setattr(stored, "_storage", lambda url, fence=None: self.storage)
+        monkeypatch.setattr(optuna_study, "_storage", lambda url, fence=None: self.storage)
         self.open()
 
     def open(self, **arguments: Any) -> None:

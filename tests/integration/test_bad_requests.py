@@ -307,24 +307,26 @@ def test_fresh_does_not_carry_on_what_another_ledger_holds(tmp_path, asked) -> N
 
 
 def test_changed_study_names_the_key(tmp_path, asked) -> None:
-    from study import spec, stored
+    from study import spec
+    from study.ledger import optuna_study
     from study.protocol.folder import StudyFolder
 
     storage = tmp_path / "studies" / "splade_k_search"
     storage.mkdir(parents=True)
     _, begun = spec.load(spec.available()["splade_k_search"], None, {}, {})
-    stored.open_study(stored.default_url(StudyFolder(storage)), "splade_k_search", begun)
+    optuna_study.open_study(optuna_study.default_url(StudyFolder(storage)), "splade_k_search", begun)
     done = asked("splade_k_search", "--set", "steps=7")
     refused(done, r"config\.steps was \d+, now 7.*--fresh")
 
 
 def test_ledger_whose_journal_is_elsewhere(tmp_path, asked) -> None:
     """Without its steps and results on record the study would be carried on as if there had been none."""
-    from study import spec, stored
+    from study import spec
+    from study.ledger import optuna_study
 
     url = f"sqlite:///{tmp_path / 'kept.db'}"
     _, begun = spec.load(spec.available()["splade_k_search"], None, {}, {})
-    stored.open_study(url, "splade_k_search", begun).ask()
+    optuna_study.open_study(url, "splade_k_search", begun).ask()
     done = asked("splade_k_search", "--ledger", url)
     refused(done, "--storage .*: the ledger has trials of splade_k_search whose journal is not there")
 

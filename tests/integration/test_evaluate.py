@@ -17,10 +17,10 @@ import torch
 from mlflow.tracking import MlflowClient
 
 from study import evaluate
-from study.comparison import Measured, compare
-from study.lock import Lock
+from study.ledger.lock import Lock
 from study.protocol.summary import StudySummary, read
-from study.significance import holm, mean
+from study.reporting.significance import holm, mean
+from study.reporting.suite_tables import Measured, compare
 from trainables import encoders
 from trainables.data.config import EvaluationData
 from trainables.evaluation.metrics import METRICS

@@ -16,7 +16,7 @@ from object_store import BUCKET, S3
 
 from study import export
 from study.protocol.summary import ReplicateSummary, StudySummary, read
-from trainables import again, loop, overrides
+from trainables import again, loop, onnx_export, overrides
 from trainables.context import Context
 from trainables.object_store import ObjectStore
 
@@ -169,6 +169,23 @@ def test_a_model_of_an_earlier_version_comes_without_a_card(storage, tmp_path, c
 def test_what_there_is_not_is_refused(storage, tmp_path, refuses, more, told) -> None:
     refuses(export.main, ["k", str(tmp_path / "model"), "--storage", str(storage), *more], *told)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_onnx_without_its_packages_is_refused_before_anything_is_copied(
+    storage, tmp_path, refuses, monkeypatch
+) -> None:
+    monkeypatch.setattr(onnx_export, "PACKAGES", ("onnx_that_nobody_has",))
+    command = ["k", str(tmp_path / "model"), "--storage", str(storage), "--onnx"]
+    refuses(export.main, command, "--onnx needs onnx_that_nobody_has", "pip install 'retrieval-study[onnx]'")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_onnx_lies_beside_the_weights_and_stands_in_the_card(storage, tmp_path) -> None:
+    for package in onnx_export.PACKAGES:
+        pytest.importorskip(package, reason=f"the extra onnx is not installed: there is no {package}")
+    assert export.main(["k", str(tmp_path / "model"), "--storage", str(storage), "--onnx"]) == 0
+    assert (tmp_path / "model" / "onnx" / "model.onnx").stat().st_size > 1_000_000
+    assert "`onnx/model.onnx`" in (tmp_path / "model" / "README.md").read_text()
 
 
 def test_nothing_is_written_over(storage, tmp_path, refuses) -> None:

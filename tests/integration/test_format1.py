@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import torch
 
-from study import trial
-from study.findings import Findings
-from study.journal import Journal
-from study.ledger import Ledger
+from study.engine import trial
+from study.ledger.journal import Journal
+from study.ledger.ledger import Ledger
 from study.protocol.folder import StudyFolder
+from study.reporting.results import Findings
 from study.spec import Budget, Objective, Pruner, Resources, Study
-from study.tracking import Tracker, initialise
+from study.tracking.tracker import Tracker, initialise
 from trainables.config import TrainerConfig
 from trainables.evaluation.types import Evaluation
 from trainables.report import Metric
@@ -78,7 +78,7 @@ def line_trainer(monkeypatch):
     for module in (package, config, recipe):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr("ray.get", lambda answer: answer)
-    monkeypatch.setattr("study.gang.taken_away", lambda: None)
+    monkeypatch.setattr("study.engine.gang.taken_away", lambda: None)
 
 
 @pytest.fixture

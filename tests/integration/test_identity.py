@@ -16,16 +16,16 @@ from pathlib import Path
 import pytest
 
 from study import run, spec
-from study.display import final_text
-from study.lease import Deposed, Holder, Lease
-from study.ledger import Ledger
-from study.lock import Held
+from study.ledger.lease import Deposed, Holder, Lease
+from study.ledger.ledger import Ledger
+from study.ledger.lock import Held
+from study.ledger.optuna_study import Refused, default_url, existing_study, open_study
 from study.protocol.folder import StudyFolder
 from study.protocol.messages import Outcome
 from study.protocol.states import ReplicateState
 from study.protocol.summary import read
+from study.reporting.screen import final_text
 from study.run import Session
-from study.stored import Refused, default_url, existing_study, open_study
 from trainables.checkpoints import NAMES, Checkpoints
 from trainables.files import write_whole
 
@@ -372,7 +372,7 @@ def test_a_healthy_study_agrees_with_its_ledger_whatever_became_of_its_trials(fo
     ledger.finish(failed, 1, None, "out of memory")
     ledger.close([], 0)
     ledger = opened("one", folder / "x", retry_failed=True)
-    for place in ("study.ledger.suggest", "study.records.Records.trial"):
+    for place in ("study.ledger.ledger.suggest", "study.ledger.records.Records.trial"):
         with monkeypatch.context() as killed:
             killed.setattr(place, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
@@ -525,9 +525,8 @@ def test_a_moved_folder_carries_on_with_its_models(folder, command, ids) -> None
     ]
     ledger.conclude()
     session = types.SimpleNamespace(storage=StudyFolder(folder / "b"))
-    report = types.SimpleNamespace(write=lambda storage: storage.report)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("study.report.write", report.write)
+        patched.setattr("study.reporting.page.write", lambda storage: storage.report)
         assert Session._artifacts(session, None) == [
             ("report.html", "report"), ("trials/0000/replicate-0/model", "best"),
         ]  # fmt: skip
@@ -563,7 +562,7 @@ def test_a_copy_is_refused_while_the_original_is_there(folder, command) -> None:
 
 
 def test_copies_on_two_hosts_are_told_apart_by_mlflow(folder, command, monkeypatch) -> None:
-    from study.tracking_runs import connect
+    from study.tracking.mlflow_runs import connect
 
     here, there, tracking = folder / "here", folder / "there", f"sqlite:///{folder / 'mlflow.db'}"
     arguments = ("one.py", "--trials", "5", "--tracking-uri", tracking, "--storage")
@@ -592,7 +591,7 @@ def test_copies_on_two_hosts_are_told_apart_by_mlflow(folder, command, monkeypat
 
 def test_an_answer_at_once_needs_what_mlflow_has(folder, command) -> None:
     """It was given although the tracking store was another one, or empty, and the study was never sent there."""
-    from study.tracking_runs import connect
+    from study.tracking.mlflow_runs import connect
 
     tracking = f"sqlite:///{folder / 'studies' / 'mlflow.db'}"
     (folder / "studies").mkdir()

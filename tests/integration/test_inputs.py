@@ -10,12 +10,13 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from study import inputs, moved, run, stored
-from study.ledger import Ledger
+from study import run
+from study.ledger import inputs, moved, optuna_study
+from study.ledger.ledger import Ledger
+from study.ledger.space import explore
 from study.protocol.folder import StudyFolder
 from study.protocol.messages import Outcome
 from study.protocol.states import ReplicateState
-from study.space import explore
 from study.spec import Budget, Objective, Study
 from trainables import cli, paths
 from trainables.data.config import EvaluationData, TrainData
@@ -85,7 +86,7 @@ def test_all_paths_are_relative_to_where_the_command_was_typed(tmp_path) -> None
 def test_relative_and_absolute_are_one_study(tmp_path) -> None:
     fill(tmp_path)
     absolute = inputs.located(study(), tmp_path)
-    assert stored.definition(absolute) == stored.definition(inputs.located(absolute, Path("/elsewhere")))
+    assert optuna_study.definition(absolute) == optuna_study.definition(inputs.located(absolute, Path("/elsewhere")))
 
 
 @pytest.mark.parametrize(
@@ -160,13 +161,13 @@ class Launch:
     """What a launch in `folder` does about its inputs, up to the first trial."""
 
     def __init__(self, folder: Path, storage: Path, asked: Study | None = None, facts: dict[str, str] = FACTS) -> None:
-        self.url = stored.default_url(StudyFolder(storage))
+        self.url = optuna_study.default_url(StudyFolder(storage))
         self.study = inputs.located(asked or study(), folder)
         self.space = explore(self.study)
         inputs.check(self.study, self.space)
-        self.before = stored.begun(self.url, "s", self.study)
+        self.before = optuna_study.begun(self.url, "s", self.study)
         self.known = moved.as_begun(self.study, self.before)
-        stored.existing_study(self.url, "s", self.known)
+        optuna_study.existing_study(self.url, "s", self.known)
         contents = inputs.contents(self.study, self.space)
         self.before.check("s", self.study, self.space, facts, contents)
         # The actor gets its arguments by pickle.
@@ -200,7 +201,7 @@ def test_a_study_whose_inputs_moved_is_carried_on_under_its_old_names(tmp_path) 
     here.rename(there)
     again = Launch(there, storage)
     assert set(again.before.moves) == {"backbone", "train.source", "evaluation.source"}
-    assert stored.definition(again.known) == stored.definition(first.study)
+    assert optuna_study.definition(again.known) == optuna_study.definition(first.study)
     ran += [again.trial() for _ in range(4)]
     for number, (params, config) in enumerate(ran):
         folder = here if number < 2 else there
@@ -307,7 +308,9 @@ def test_a_name_instead_of_a_path_is_a_difference(tmp_path) -> None:
     storage.mkdir()
     Launch(here, storage).end()
     asked = study(config=study().config.model_copy(update={"backbone": "org/name"}))
-    with pytest.raises(stored.Different, match=re.escape(f"config.backbone was '{here}/models/a', now 'org/name'")):
+    with pytest.raises(
+        optuna_study.Different, match=re.escape(f"config.backbone was '{here}/models/a', now 'org/name'")
+    ):
         Launch(here, storage, asked)
 
 
@@ -315,22 +318,22 @@ def test_a_study_that_learnt_nothing_may_be_begun_again(tmp_path) -> None:
     here, storage = fill(tmp_path / "here"), tmp_path / "storage"
     storage.mkdir()
     first = Launch(here, storage)
-    assert stored.fruitless(first.url, "s") == 0
+    assert optuna_study.fruitless(first.url, "s") == 0
     for _ in range(2):
         first.trial(error="ValueError: source '/nowhere.jsonl': nothing there")
     first.end()
-    assert stored.fruitless(first.url, "s") == 2
+    assert optuna_study.fruitless(first.url, "s") == 2
     asked = study(config=study().config.model_copy(update={"train": TrainData(source="other.jsonl")}))
-    with pytest.raises(stored.Different, match=r"config\.train\.source was"):
+    with pytest.raises(optuna_study.Different, match=r"config\.train\.source was"):
         Launch(here, storage, asked)
     # Corrected in its place it needs no new beginning.
     pairs(here)
     again = Launch(here, storage, facts=OTHER)
     again.trial(error="RuntimeError: at once")
     again.end()
-    stored.forget(first.url, "s")
-    assert stored.fruitless(first.url, "s") == 0
-    assert not stored.holds(first.url, "s")
+    optuna_study.forget(first.url, "s")
+    assert optuna_study.fruitless(first.url, "s") == 0
+    assert not optuna_study.holds(first.url, "s")
 
 
 def test_a_study_that_made_a_step_is_not_begun_again(tmp_path) -> None:
@@ -342,9 +345,9 @@ def test_a_study_that_made_a_step_is_not_begun_again(tmp_path) -> None:
     first.ledger.report(number, attempt, 0, [{"step": 1, "time": 1, "metrics": {"train.loss": 1.0}}])
     first.ledger.finish(number, attempt, None, "RuntimeError: later")
     first.end()
-    assert stored.fruitless(first.url, "s") == 0
-    stored.forget(first.url, "s")
-    assert stored.holds(first.url, "s")
+    assert optuna_study.fruitless(first.url, "s") == 0
+    optuna_study.forget(first.url, "s")
+    assert optuna_study.holds(first.url, "s")
 
 
 # --- on the command line -----------------------------------------------------------------------------
@@ -481,7 +484,7 @@ def test_a_fruitless_study_is_set_aside_and_begun_again_without_fresh(here, caps
 def test_a_relative_ledger_is_where_the_command_was_typed(here, capsys, monkeypatch) -> None:
     """The ledger's process may have another working folder."""
     urls = []
-    monkeypatch.setattr(stored, "begun", lambda url, name, study: urls.append(url) or moved.Begun())
+    monkeypatch.setattr(optuna_study, "begun", lambda url, name, study: urls.append(url) or moved.Begun())
     assert planned(capsys, "splade_k_search", "--ledger", "sqlite:///kept.db")[0] == 0
     assert urls == [f"sqlite:///{here}/kept.db"]
 

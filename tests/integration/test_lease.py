@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from study.lease import Deposed, Holder, Lease, await_free
-from study.lock import Held
+from study.ledger.lease import Deposed, Holder, Lease, await_free
+from study.ledger.lock import Held
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path("/studies/k")
@@ -79,7 +79,7 @@ def test_a_head_elsewhere_that_is_silent_is_replaced_when_its_lease_ends(url) ->
 
 
 def test_the_wait_for_a_silent_head_is_announced(url, monkeypatch) -> None:
-    monkeypatch.setattr("study.lease.RENEW_S", 0.2)
+    monkeypatch.setattr("study.ledger.lease.RENEW_S", 0.2)
     silent(Lease(url, "k", elsewhere(), seconds=2))
     said: list[str] = []
     await_free(url, "k", said.append)
@@ -91,7 +91,7 @@ def test_the_wait_for_a_silent_head_is_announced(url, monkeypatch) -> None:
 KILLED = """
 import os, sys
 from pathlib import Path
-from study.lease import Holder, Lease
+from study.ledger.lease import Holder, Lease
 Lease(sys.argv[1], "k", Holder.this(Path("/studies/k")))
 print(os.getpid(), flush=True)
 os._exit(9)

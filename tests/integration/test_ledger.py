@@ -18,16 +18,16 @@ import pytest
 from pydantic import model_validator
 
 from study.evaluate import trial_configs
-from study.ledger import FUTILE, Ledger
-from study.lock import Held
+from study.ledger.ledger import FUTILE, Ledger
+from study.ledger.lock import Held
+from study.ledger.optuna_study import Refused, default_url, existing_study, outlook
+from study.ledger.space import explore
 from study.protocol.folder import StudyFolder
 from study.protocol.journal import Ended, Metrics
 from study.protocol.messages import HandOut, Outcome
 from study.protocol.states import ReplicateState
-from study.space import explore
 from study.spec import Budget, Objective, Pruner, Resources, Study
-from study.stored import Refused, default_url, existing_study, outlook
-from study.tracking_runs import status_of
+from study.tracking.mlflow_runs import status_of
 from trainables.config import TrainerConfig
 from trainables.report import Metric
 
@@ -74,7 +74,7 @@ def database(request, monkeypatch) -> Iterator[None]:
                 urls[storage] = stack.enter_context(server.database())
             return urls[storage]
 
-        for module in ("study.ledger", __name__):
+        for module in ("study.ledger.ledger", __name__):
             monkeypatch.setattr(f"{module}.default_url", url)
         yield
 

@@ -8,8 +8,8 @@ import types
 import pytest
 from line_recipe import Line
 
-from study import trial
-from study.ledger import Ledger
+from study.engine import trial
+from study.ledger.ledger import Ledger
 from study.protocol.folder import StudyFolder
 from study.spec import Budget, Objective, Resources, Study
 from trainables.config import TrainerConfig
@@ -56,9 +56,9 @@ class Actor:
 
 
 def run(actor: Actor, monkeypatch, tmp_path) -> str:
-    """What a gang of one does with the next trial: `study.trial.work` without Ray."""
+    """What a gang of one does with the next trial: `study.engine.trial.work` without Ray."""
     monkeypatch.setattr("ray.get", lambda answer: answer)
-    monkeypatch.setattr("study.gang.taken_away", lambda: None)
+    monkeypatch.setattr("study.engine.gang.taken_away", lambda: None)
     ledger = actor.ledger
     number = ledger.ask()
     begun = ledger.begin(number)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from ray.tune.search import Searcher
 
-from study import executor
-from study.executor import LedgerSearcher
+from study.engine import executor
+from study.engine.executor import LedgerSearcher
 from study.protocol.messages import ActorName, GangSetting, HandOut
 from study.spec import Resources
 

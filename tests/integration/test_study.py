@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from study import export
 from study.uris import sqlite_uri
+from trainables import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -124,6 +126,16 @@ def test_finished_study_answers_at_once(finished) -> None:
     assert time.monotonic() - started < 30
     plan = run(folder, "--dry-run", "--trials", "3").stdout
     assert "1 collapsed, 1 complete; to do: 1 new" in plan
+
+
+def test_the_best_model_is_taken_away_and_trained_again_to_the_last_bit(finished, capsys) -> None:
+    """Outside of Ray and without the study, from what its folder records."""
+    folder, _ = finished
+    assert export.main(["tiny", str(folder / "taken"), "--storage", str(folder / "studies" / "tiny")]) == 0
+    assert "k = 1; README.md says" in capsys.readouterr().err
+    assert cli.main("splade", ["--from", str(folder / "taken"), "--folder", str(folder / "again")]) == 0
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told == f"{folder}/again/model has the weights of {folder}/taken to the last bit"
 
 
 def test_another_tracking_store_is_filled(finished) -> None:

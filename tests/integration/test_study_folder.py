@@ -23,17 +23,19 @@ from typing import Any
 
 import pytest
 
-from study import evaluate, identity, report, run
-from study.journal import Journal
-from study.ledger import Ledger
-from study.lock import Lock
+from study import evaluate, report, run
+from study.ledger import identity
+from study.ledger.journal import Journal
+from study.ledger.ledger import Ledger
+from study.ledger.lock import Lock
+from study.ledger.optuna_study import Refused
 from study.protocol.folder import StudyFolder
 from study.protocol.journal import Damaged
 from study.protocol.messages import Outcome
 from study.protocol.summary import Tracking, read
+from study.reporting.page import write as write_report
 from study.spec import load
-from study.stored import Refused
-from study.tracking_runs import State
+from study.tracking.mlflow_runs import State
 from study.uris import absolute_uri
 from trainables.checkpoints import Checkpoints, newest_attempt, problem_of
 from trainables.errors import FINISHED, INTERRUPTED, WRONG
@@ -92,7 +94,7 @@ def finished(tmp_path_factory) -> Path:
     State("sqlite:///mlflow.db", "tiny", ledger.id, offset=storage.joinpath("journal.jsonl").stat().st_size).save(
         storage / "tracking.json"
     )
-    report.write(StudyFolder(storage))
+    write_report(StudyFolder(storage))
     (storage / "cache").mkdir()
     (storage / "logs").mkdir()
     (storage / "logs" / "driver.log").write_text("")
@@ -325,7 +327,7 @@ def test_a_damaged_view_is_made_again(study, name, damage) -> None:
     after = json.loads((study / "summary.json").read_text())
     assert (after["trials"], after["best"]) == (before["trials"], before["best"])
     if name == "report.html":
-        report.write(StudyFolder(study))
+        write_report(StudyFolder(study))
         assert "Which k?" in (study / name).read_text()
 
 
@@ -436,7 +438,7 @@ def test_a_journal_that_lost_its_end_is_carried_on(study) -> None:
 
 
 def test_what_tracking_has_sent_beyond_the_journal_is_sent_again(study) -> None:
-    from study.tracking import Tracker
+    from study.tracking.tracker import Tracker
 
     journal = Journal(study / "journal.jsonl")
     end = (study / "journal.jsonl").stat().st_size
@@ -496,7 +498,7 @@ def session(finished, tmp_path, monkeypatch) -> Iterator[Path]:
     """The storage of a copy of the study that `run.main` carries on, all but Ray, the gangs and the input check."""
     import ray
 
-    from study import executor
+    from study.engine import executor
 
     class Engine(executor.Engine):
         def start(self) -> None: ...

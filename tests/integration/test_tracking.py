@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from study.journal import Journal
+from study.ledger.journal import Journal
 from study.protocol.journal import Artifact, Ended, ReplicateBegun, StudyBegun, TrialBegun, Values
 from study.protocol.states import ReplicateState, StudyStatus, TrialState
-from study.tracking import Tracker, initialise
-from study.tracking_probe import run_tags
-from study.tracking_runs import connect, refusal
-from study.tracking_uri import check_uri
+from study.tracking.mlflow_runs import connect, refusal
+from study.tracking.probe import run_tags
+from study.tracking.tracker import Tracker, initialise
+from study.tracking.uri_check import check_uri
 from study.uris import absolute_uri
 
 STEPS = 6
@@ -248,7 +248,7 @@ def test_a_run_created_just_before_the_crash_is_found_again(tmp_path, uri, monke
         raise KilledError
 
     with monkeypatch.context() as patched:
-        patched.setattr("study.tracking_runs.State.save", die)
+        patched.setattr("study.tracking.mlflow_runs.State.save", die)
         patched.setattr(threading, "excepthook", lambda _: None)
         lost = tracker(journal, uri)
         lost.start()
@@ -352,7 +352,7 @@ def test_a_locked_database_is_waited_for(tmp_path, uri, monkeypatch):
         return real(self, *arguments)
 
     monkeypatch.setattr(MlflowClient, "log_batch", log_batch)
-    monkeypatch.setattr("study.tracking.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("study.tracking.tracker.FIRST_PAUSE_S", 0.01)
     journal.append(values(None, None, 0, a=1.0))
     assert replay(journal, uri).rejected == snapshot.rejected
     assert len(everything(uri)["k_search"][1]["a"]) == 1

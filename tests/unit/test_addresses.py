@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from study import spec, stored
-from study.executor import BELOW, RANDOM, SOCKET_BYTES, temporary_folder
+from study import spec
+from study.engine.executor import BELOW, RANDOM, SOCKET_BYTES, temporary_folder
+from study.ledger import optuna_study
 from study.protocol.folder import StudyFolder
-from study.tracking_uri import check_uri
+from study.tracking.uri_check import check_uri
 from study.uris import absolute_uri, sqlite_path, sqlite_uri, viewer
 
 NAMES = ["50%41", "a?b", "a#b", "ünï with {x}", "a@b:c;d&e=f", 'it\'s "q" $HOME a\\b', "100%"]
@@ -23,13 +24,13 @@ def test_a_ledger_is_in_its_folder_whatever_that_is_called(tmp_path, name) -> No
     folders = [tmp_path / name, tmp_path / "other"]
     for folder in folders:
         folder.mkdir()
-    made = stored.open_study(stored.default_url(StudyFolder(folders[0])), "k", study)
+    made = optuna_study.open_study(optuna_study.default_url(StudyFolder(folders[0])), "k", study)
     assert [path.name for path in tmp_path.rglob("*.db")] == ["ledger.db"]
     assert (folders[0] / "ledger.db").exists()
-    found = stored.existing_study(stored.default_url(StudyFolder(folders[0])), "k", study)
+    found = optuna_study.existing_study(optuna_study.default_url(StudyFolder(folders[0])), "k", study)
     assert found.user_attrs["id"] == made.user_attrs["id"]
-    assert stored.existing_study(stored.default_url(StudyFolder(folders[1])), "k", study) is None
-    stored.check_url(stored.default_url(StudyFolder(folders[0])))
+    assert optuna_study.existing_study(optuna_study.default_url(StudyFolder(folders[1])), "k", study) is None
+    optuna_study.check_url(optuna_study.default_url(StudyFolder(folders[0])))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -56,7 +57,7 @@ def test_a_file_is_the_same_whatever_driver_opens_it(tmp_path, monkeypatch) -> N
         assert sqlite_path(uri) == Path("a b.db")
         assert sqlite_path(absolute_uri(uri)) == tmp_path / "a b.db"
         check_uri(uri)
-        stored.check_url(uri)
+        optuna_study.check_url(uri)
     assert absolute_uri("sqlite+pysqlite:///x.db?timeout=9") == f"sqlite+pysqlite:///{tmp_path}/x.db?timeout=9"
 
 
@@ -66,7 +67,7 @@ def test_no_file_is_none_in_any_folder(uri) -> None:
     with pytest.raises(ValueError, match="names no file"):
         check_uri(uri)
     with pytest.raises(ValueError, match="names no file"):
-        stored.check_url(uri)
+        optuna_study.check_url(uri)
 
 
 @pytest.mark.parametrize(
@@ -88,11 +89,13 @@ def test_settings_of_an_address_are_kept() -> None:
 
 @pytest.mark.parametrize("name", ["my study (v2)", "研究", "a/b", "x'y"])
 def test_ids_are_fit_for_tags_and_filters(tmp_path, name) -> None:
-    from study.journal import Journal
-    from study.tracking import Tracker
+    from study.ledger.journal import Journal
+    from study.tracking.tracker import Tracker
 
     journal = Journal(tmp_path / "journal.jsonl")
-    tracker = Tracker(journal, tmp_path / "tracking.json", f"sqlite:///{tmp_path}/m.db", name, stored.new_id(name))
+    tracker = Tracker(
+        journal, tmp_path / "tracking.json", f"sqlite:///{tmp_path}/m.db", name, optuna_study.new_id(name)
+    )
     assert tracker.snapshot().tracking.experiment == name
     journal.close()
 
@@ -117,7 +120,7 @@ def test_the_driver_of_postgresql_is_named_where_it_is_missing(monkeypatch) -> N
     with pytest.raises(
         ValueError, match=r"\*\*\*@h/d: the driver .* install the extra 'postgresql' .* psycopg2-binary"
     ):
-        stored.check_url("postgresql://u:hunter2@h/d")
+        optuna_study.check_url("postgresql://u:hunter2@h/d")
 
 
 def test_the_driver_has_an_extra_of_its_own() -> None:

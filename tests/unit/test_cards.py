@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from study import cards, run
-from study.nodes import room
+from study import run
+from study.engine.capacity import room
+from study.planning import cards
 from study.spec import Resources
 
 SMI = """#!/bin/sh

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from study import sharded, trial
+from study.engine import trial
+from study.suites import worker_pool
 from trainables import loop
 from trainables.context import worker_device
 
@@ -57,4 +58,4 @@ def test_the_worker_of_a_trial_is_told(with_cuda, monkeypatch, tmp_path, gpus, d
 
 @pytest.mark.parametrize(("gpus", "device"), [(0.0, "cpu"), (1.0, "cuda:0")])
 def test_the_worker_of_an_evaluation_is_told(with_cuda, gpus, device) -> None:
-    assert sharded.Worker([], threads=1, gpus=gpus).device == torch.device(device)
+    assert worker_pool.Worker([], threads=1, gpus=gpus).device == torch.device(device)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import Field
 
-from study.definition import at_default, defaults, differences, flat
+from study.ledger.definition import at_default, defaults, differences, flat
 from trainables.config import Section
 
 

@@ -13,7 +13,8 @@ import jsonschema
 import pytest
 import yaml
 
-from study import package, run, spec
+from study import run, spec
+from study.submission import package
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -77,7 +78,7 @@ def test_rays_version_is_the_one_that_is_tested(manifest) -> None:
 
 
 def test_stop_may_take_as_long_as_a_submitted_study_s(manifest) -> None:
-    from study.job import STOP_S
+    from study.submission.job import STOP_S
 
     variables = yaml.safe_load(manifest["spec"]["runtimeEnvYAML"])["env_vars"]
     assert variables == {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_S)}

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from study.display import Display, final_text
 from study.protocol.folder import StudyFolder
 from study.protocol.summary import ObjectiveSummary, StudySummary, Tracking, TrialSummary, WorkerSeconds
+from study.reporting.screen import Display, final_text
 from trainables.evaluation.metrics import declared
 
 
@@ -127,11 +127,11 @@ def test_remaining_time_counts_this_launch_and_running_trials() -> None:
     _, display, clock = plain()
     first = trial(0, "complete", 100, values=DONE)
     display.update(summary(first))
-    assert display.remaining(summary(first, trial(1, steps=90))) is None
+    assert display.progress.remaining(summary(first, trial(1, steps=90))) is None
     clock.now = 60.0
     # One ended and a half underway in 60 s; one and a half to go.
     now = summary(first, trial(1, "complete", 100, values=DONE), trial(2, steps=50))
-    assert display.remaining(now) == pytest.approx(60.0)
+    assert display.progress.remaining(now) == pytest.approx(60.0)
 
 
 def test_table_shows_trials_progress_and_result_on_its_stream_only(
@@ -245,7 +245,7 @@ def test_a_terminal_of_40_columns(parameters: int) -> None:
 
 
 def test_movement_is_shown_while_something_takes_long(monkeypatch) -> None:
-    from study import display as module
+    from study.reporting import screen as module
 
     stream = io.StringIO()
     display = Display(stream, "k", "ndcg_at_10", 4)

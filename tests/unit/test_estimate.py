@@ -8,7 +8,7 @@ import re
 import pytest
 
 from study import spec
-from study.estimate import estimate
+from study.planning.estimate import estimate
 from trainables.config import StepCost
 from trainables.shapes import KNOWN, shape_of
 

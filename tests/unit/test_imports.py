@@ -10,24 +10,35 @@ from pathlib import Path
 import pytest
 from every_trainer import TRAINERS
 
-from tests.imports import ROOT, circles, graph, layers
+from tests.imports import MAY_IMPORT, ROOT, circles, graph, layers, room, trespasses
 from trainables import trainers
 
 SOURCES = sorted([*(ROOT / "study").rglob("*.py"), *(ROOT / "trainables").rglob("*.py")])
 
 RAY = {
-    "study/executor.py",
-    "study/gang.py",
-    "study/sharded.py",
-    "study/job_server.py",
+    "study/engine/executor.py",
+    "study/engine/gang.py",
+    "study/suites/worker_pool.py",
+    "study/submission/job_server.py",
     "study/submit.py",
-    "study/trial.py",
+    "study/engine/trial.py",
     "study/run.py",
     "study/private_names.py",
     "trainables/context.py",
 }
-OPTUNA = {"study/ledger.py", "study/sampling.py", "study/space.py", "study/stored.py", "study/variants.py"}
-MLFLOW = {"study/tracking.py", "study/tracking_evaluation.py", "study/tracking_runs.py", "study/tracking_uri.py"}
+OPTUNA = {
+    "study/ledger/ledger.py",
+    "study/ledger/sampling.py",
+    "study/ledger/space.py",
+    "study/ledger/optuna_study.py",
+    "study/ledger/variants.py",
+}
+MLFLOW = {
+    "study/tracking/tracker.py",
+    "study/tracking/suite_results.py",
+    "study/tracking/mlflow_runs.py",
+    "study/tracking/uri_check.py",
+}
 
 
 def imported(path: Path) -> set[str]:
@@ -63,8 +74,22 @@ def test_config_modules_are_light(name: str) -> None:
     assert done.stdout.split() == []
 
 
-def test_no_circle_in_trainables() -> None:
-    assert circles(graph(packages=["trainables"])) == []
+def test_no_circle() -> None:
+    assert circles(graph()) == []
+
+
+def test_rooms_import_only_what_they_may() -> None:
+    everything = graph()
+    assert {room(module) for module in everything} - {None} == set(MAY_IMPORT)
+    assert trespasses(everything) == []
+    forbidden = {
+        "study.reporting.x": ["study.engine.x", "study.spec"],
+        "study.engine.x": ["study.run", "study.ledger.x"],
+    }
+    assert trespasses({module: dict.fromkeys(names, frozenset()) for module, names in forbidden.items()}) == [
+        "study.reporting.x imports study.engine.x",
+        "study.engine.x imports study.run",
+    ]
 
 
 def test_circles_and_layers_of_imports_of_every_kind(tmp_path: Path) -> None:

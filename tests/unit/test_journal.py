@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from study.journal import Journal
+from study.ledger.journal import Journal
 from study.protocol.journal import (
     Artifact,
     Damaged,
@@ -110,7 +110,7 @@ def test_a_failed_append_leaves_nothing_behind(path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("study.journal.os.fsync", full)
+        patched.setattr("study.ledger.journal.os.fsync", full)
         with pytest.raises(OSError, match="No space"):
             journal.append_records(0, 0, records(2))
     assert journal.high_water(0, 0) == 1

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import synthetic_study as synthetic
 
-from study import report
-from study.metrics import Metrics
 from study.protocol.folder import StudyFolder
+from study.reporting.metrics import Metrics
+from study.reporting.page import write as write_report
 from trainables.report import Correlation, Metric
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,7 +52,7 @@ def test_a_report_has_the_costs_and_columns_of_its_recipe(tmp_path, declared) ->
     named = {"flops": DECLARED["bytes"], "active_query": DECLARED["width"], "ndcg_at_10": DECLARED["gain"]}
     summary["metrics"] = {name: metric.model_dump() for name, metric in named.items()} if declared else {}
     path.write_text(json.dumps(summary))
-    page = report.write(StudyFolder(tmp_path)).read_text()
+    page = write_report(StudyFolder(tmp_path)).read_text()
     assert ("<th>kB</th>" in page, "<th>Width</th>" in page, "Gain against kB" in page) == (declared,) * 3
     assert ("<dt>Gain</dt>" in page, "test ndcg@10" in page) == (declared, not declared)
     assert "FLOPS" not in page

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from study.nodes import room
+from study.engine.capacity import room
 from study.spec import Resources
 
 

@@ -10,11 +10,6 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from study import report, resampling
-from study.answer import answer
-from study.display import final_text
-from study.findings import Findings
-from study.paired import over_seeds_and_items, sentence
 from study.protocol.folder import StudyFolder
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import (
@@ -25,6 +20,12 @@ from study.protocol.summary import (
     WorkerSeconds,
     read,
 )
+from study.reporting import resampling
+from study.reporting.conclusions import answer
+from study.reporting.page import write as write_report
+from study.reporting.paired import over_seeds_and_items, sentence
+from study.reporting.results import Findings
+from study.reporting.screen import final_text
 from trainables.angle.config import Config, metrics
 
 SIZES = (16, 64)
@@ -187,7 +188,7 @@ def test_only_shared_seeds_of_unfinished_arms_are_compared(tmp_path) -> None:
 
 def test_the_report_shows_arms_differences_and_tests(tmp_path) -> None:
     write(tmp_path, REAL | {"pearson": ten(0.0), "pearson_16": ten(0.0), "pearson_64": ten(0.0)})
-    page = report.write(StudyFolder(tmp_path)).read_text()
+    page = write_report(StudyFolder(tmp_path)).read_text()
     for name in ("paired_means", "paired_differences"):
         assert (tmp_path / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
     assert "test Pearson: split = interleaved against split = chunked" in page
@@ -202,7 +203,7 @@ def test_a_metric_without_sizes_and_another_design(tmp_path) -> None:
     assert contrast.sizes == ()
     assert contrast.whole.crossed is None
     assert "test Spearman +0.0040 (95% CI" in sentence(contrast)
-    report.write(StudyFolder(tmp_path / "plain"))
+    write_report(StudyFolder(tmp_path / "plain"))
     write(tmp_path / "search", REAL, design="search")
     assert Findings(StudyFolder(tmp_path / "search")).contrasts == []
     assert answer(Findings(StudyFolder(tmp_path / "search"))).startswith("Best split = interleaved")

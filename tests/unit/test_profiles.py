@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from study import evaluate, profiles, report, run, spec, stored
-from study.journal import Journal
+from study import evaluate, profiles, report, run, spec
+from study.ledger import optuna_study
+from study.ledger.journal import Journal
 from study.protocol.folder import StudyFolder
 from study.protocol.journal import StudyBegun
 from study.protocol.summary import ObjectiveSummary, StudySummary, WorkerSeconds
@@ -39,7 +40,7 @@ def begun(folder: str, name: str, profile: str) -> None:
     storage = Path(folder)
     storage.mkdir(parents=True)
     _, study = spec.load(Path("mine.py"), profile, {}, {})
-    stored.open_study(stored.default_url(StudyFolder(storage)), name, study)
+    optuna_study.open_study(optuna_study.default_url(StudyFolder(storage)), name, study)
     (storage / "summary.json").write_text(summary(name, profile).text())
 
 
@@ -110,7 +111,7 @@ def test_a_profile_is_carried_on_where_it_is_though_its_summary_is_lost(here, ca
 def test_a_bare_name_in_a_ledger_that_is_shared_is_carried_on(here, capsys) -> None:
     _, study = spec.load(here / "mine.py", "search", {}, {})
     url = f"sqlite:///{here / 'shared.db'}"
-    stored.open_study(url, "mine", study).ask()
+    optuna_study.open_study(url, "mine", study).ask()
     begun("studies/old", "mine", "search")
     told = planned(capsys, "--profile", "search", "--storage", "studies/old", "--ledger", url)
     assert told["ledger"] == "1 interrupted; to do: carry on 0, then 1 new"

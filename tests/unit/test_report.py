@@ -15,11 +15,13 @@ from statistics import fmean
 import pytest
 import scipy.stats
 
-from study import report, significance
-from study.answer import accounts, answer, caveats, notes
-from study.findings import Findings
+from study import report
 from study.protocol.folder import StudyFolder
 from study.protocol.summary import ObjectiveSummary, Tracking
+from study.reporting import significance
+from study.reporting.conclusions import accounts, answer, caveats, notes
+from study.reporting.page import write as write_report
+from study.reporting.results import Findings
 
 ROOT = Path(__file__).resolve().parents[2]
 _spec = importlib.util.spec_from_file_location("synthetic_study", Path(__file__).with_name("synthetic_study.py"))
@@ -92,7 +94,7 @@ def test_replicates_are_averaged_per_query(tmp_path: Path) -> None:
     assert (findings.interval.items, findings.interval.seeds) == (200, 3)
     assert "over 3 seeds × 200 queries)" in answer(findings)
     assert "hold for other seeds and other queries" in " ".join(notes(findings))
-    assert "3 seeds × 200 queries of the test split" in report.write(StudyFolder(tmp_path)).read_text()
+    assert "3 seeds × 200 queries of the test split" in write_report(StudyFolder(tmp_path)).read_text()
     assert findings.seeds == 3
     assert not any("One seed" in text for text in [*caveats(findings), *notes(findings)])
 
@@ -160,13 +162,13 @@ def test_a_study_without_a_result(tmp_path: Path, state: str, text: str) -> None
     spec = {"state": state, "reason": "loss is nan\nTraceback", "untrained": 0.1, "steps": 20}
     write_study(tmp_path, {1.0: spec, 2.0: spec})
     assert answer(Findings(StudyFolder(tmp_path))) == f"{text} First reason (k = 1): loss is nan."
-    assert text in report.write(StudyFolder(tmp_path)).read_text()
+    assert text in write_report(StudyFolder(tmp_path)).read_text()
 
 
 def test_a_study_that_has_only_begun(tmp_path: Path) -> None:
     write_study(tmp_path, {}, status="running", planned_trials=9)
     assert answer(Findings(StudyFolder(tmp_path))) == "Still running. No result yet: no trial has ended."
-    assert "None yet." in report.write(StudyFolder(tmp_path)).read_text()
+    assert "None yet." in write_report(StudyFolder(tmp_path)).read_text()
 
 
 def test_matched_cost_takes_the_best_evaluation_within_each_level(k_study: Findings) -> None:
@@ -210,7 +212,7 @@ class _Page(HTMLParser):
 
 def test_the_page_stands_alone_and_is_complete(tmp_path: Path) -> None:
     write_study(tmp_path, K_STUDY)
-    assert report.write(StudyFolder(tmp_path)) == tmp_path / "report.html"
+    assert write_report(StudyFolder(tmp_path)) == tmp_path / "report.html"
     text = (tmp_path / "report.html").read_text()
     page = _Page(text)
     assert len(page.images) == 4
@@ -228,14 +230,14 @@ def test_the_page_stands_alone_and_is_complete(tmp_path: Path) -> None:
 
 def test_every_metric_of_the_page_is_explained_on_it(tmp_path: Path) -> None:
     write_study(tmp_path, K_STUDY)
-    text = report.write(StudyFolder(tmp_path)).read_text()
+    text = write_report(StudyFolder(tmp_path)).read_text()
     assert "<dt>FLOPS</dt><dd>multiplications per query and document scored" in text
     assert text.count("<dt>nDCG@10</dt><dd>") == 1
 
 
 def test_without_cost_there_are_no_cost_sections(tmp_path: Path) -> None:
     write_study(tmp_path, K_STUDY, cost=False)
-    text = report.write(StudyFolder(tmp_path)).read_text()
+    text = write_report(StudyFolder(tmp_path)).read_text()
     assert "FLOPS" not in text
     assert not (tmp_path / "pareto.png").exists()
 
@@ -250,7 +252,7 @@ def test_a_minimised_objective_and_a_parameter_of_words(tmp_path: Path) -> None:
     assert answer(findings).startswith("Best split = interleaved: test error 0.200")
     assert "−0.300 against the best untrained split" in answer(findings)
     assert "better than the other complete trial" in caveats(findings)[0]
-    report.write(StudyFolder(tmp_path))
+    write_report(StudyFolder(tmp_path))
 
 
 def test_a_searched_learning_rate_and_many_values(tmp_path: Path) -> None:
@@ -261,14 +263,14 @@ def test_a_searched_learning_rate_and_many_values(tmp_path: Path) -> None:
     write_study(tmp_path, grid)
     assert (
         "The learning rate was re-tuned: searched together with k as optimiser.lr."
-        in report.write(StudyFolder(tmp_path)).read_text()
+        in write_report(StudyFolder(tmp_path)).read_text()
     )
 
 
 def test_passwords_stay_out_of_the_report(tmp_path: Path) -> None:
     uri = "https://me:secret@mlflow.example/x?password=secret"
     write_study(tmp_path, K_STUDY, tracking=Tracking(uri=uri, experiment="e"))
-    text = report.write(StudyFolder(tmp_path)).read_text()
+    text = write_report(StudyFolder(tmp_path)).read_text()
     assert "secret" not in text
     assert 'href="https://***@mlflow.example/x?password=***"' in text
 
@@ -296,12 +298,12 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 def test_a_broken_summary_is_refused(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "summary.json").write_text(content)
     with pytest.raises(ValueError, match=message):
-        report.write(StudyFolder(tmp_path))
+        write_report(StudyFolder(tmp_path))
 
 
 def test_reading_a_report_needs_neither_torch_nor_ray() -> None:
     heavy = {"torch", "ray", "mlflow", "optuna"}
-    code = f"import sys, study.report, study.plots, study.display; print({heavy} & set(sys.modules))"
+    code = f"import sys, study.report, study.reporting.plots, study.reporting.screen; print({heavy} & set(sys.modules))"
     root = Path(report.__file__).parents[1]
     found = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert found.stdout == "set()\n"
@@ -352,7 +354,7 @@ def test_a_control_that_is_better_is_said_to_be(tmp_path: Path) -> None:
 
 def test_a_search_over_two_parameters_is_mapped(tmp_path: Path) -> None:
     with_control(tmp_path, 0.3)
-    page = report.write(StudyFolder(tmp_path)).read_text()
+    page = write_report(StudyFolder(tmp_path)).read_text()
     for name in ("plane_map", "importances"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     assert "encoder 0.70, decoder 0.30" in page

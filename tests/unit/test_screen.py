@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from study import run, screen, submit
-from study.display import Display
+from study import run, submit, terminal
 from study.protocol.folder import StudyFolder
 from study.protocol.summary import ObjectiveSummary, StudySummary, WorkerSeconds
+from study.reporting.screen import Display
 
 
-def stream(number: int) -> screen.View:
-    return screen.View(os.fdopen(number, "w", buffering=1))
+def stream(number: int) -> terminal.View:
+    return terminal.View(os.fdopen(number, "w", buffering=1))
 
 
 def test_a_reader_that_leaves() -> None:
@@ -70,7 +70,7 @@ def test_other_errors_of_a_stream_are_not_hidden() -> None:
     closed = io.StringIO()
     closed.close()
     with pytest.raises(ValueError, match="closed file"):
-        screen.View(closed).write("text")
+        terminal.View(closed).write("text")
 
 
 @pytest.mark.parametrize("command", [run.main, submit.main])
@@ -83,16 +83,16 @@ def test_a_refusal_that_nobody_reads_keeps_its_exit_code(monkeypatch, command) -
 
 @pytest.fixture
 def handlers():
-    before = {number: signal.getsignal(number) for number in screen.STOPS}
+    before = {number: signal.getsignal(number) for number in terminal.STOPS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", screen.STOPS)
+@pytest.mark.parametrize("number", terminal.STOPS)
 def test_a_closed_terminal_stops_as_ctrl_c_does(handlers, number) -> None:
     heard = []
-    screen.listen(lambda number, frame: heard.append(number))
+    terminal.listen(lambda number, frame: heard.append(number))
     os.kill(os.getpid(), number)
     assert heard == [number]
 
@@ -100,7 +100,7 @@ def test_a_closed_terminal_stops_as_ctrl_c_does(handlers, number) -> None:
 def test_nohup_lets_it_go_on(handlers) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     heard = []
-    screen.listen(lambda number, frame: heard.append(number))
+    terminal.listen(lambda number, frame: heard.append(number))
     os.kill(os.getpid(), signal.SIGHUP)
     os.kill(os.getpid(), signal.SIGTERM)
     assert heard == [signal.SIGTERM]
@@ -108,8 +108,8 @@ def test_nohup_lets_it_go_on(handlers) -> None:
 
 def test_processes_of_a_start_do_not_die_of_a_closed_terminal(handlers) -> None:
     heard = []
-    screen.listen(lambda number, frame: heard.append(number))
-    with screen.children_without_hang_up():
+    terminal.listen(lambda number, frame: heard.append(number))
+    with terminal.children_without_hang_up():
         child = subprocess.Popen(["sleep", "60"])
         os.kill(os.getpid(), signal.SIGHUP)
     assert heard == [signal.SIGHUP]

@@ -22,8 +22,10 @@ from typing import ClassVar
 
 import pytest
 
-from study import __version__, job, package, provenance, submit
+from study import __version__, submit
+from study.planning import provenance
 from study.protocol.folder import StudyFolder
+from study.submission import job, package
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ROOT / "tests" / "chaos" / "tiny_study.py"
@@ -68,8 +70,8 @@ def test_files_are_those_of_the_packages() -> None:
     assert {name.split("/")[0] for name in found} == {*package.PACKAGES, "submitted"}
     assert {
         "study/run.py",
-        "study/on_cluster.sh",
-        "study/report.html.jinja",
+        "study/submission/on_cluster.sh",
+        "study/reporting/report.html.jinja",
         "trainables/embedded_encoder/model.safetensors",
     } <= found.keys()
     assert found["submitted/tiny_study.py"] == TINY
@@ -184,7 +186,7 @@ def test_prefix_tells_studies_and_storages_apart() -> None:
 def test_arguments_are_passed_on() -> None:
     sent = build("--set", "steps=4", "--set", "train.limit=9", "--trials", "3", "--seed", "0", "--fresh", "--follow")
     assert sent.entrypoint == (
-        "sh study/on_cluster.sh splade_k_search --address auto --storage /shared/k --trials 3 "
+        "sh study/submission/on_cluster.sh splade_k_search --address auto --storage /shared/k --trials 3 "
         "--set steps=4 --set train.limit=9 --seed 0 --fresh"
     )
 
@@ -197,7 +199,7 @@ def test_file_of_the_packages_is_run_by_its_name() -> None:
 
 def test_own_file_is_run_from_where_it_is_put() -> None:
     sent = job.build(submit.parser().parse_args([str(TINY), "--profile", "kills", "--storage", "/shared/t"]))
-    assert sent.entrypoint.startswith("sh study/on_cluster.sh submitted/tiny_study.py --address auto")
+    assert sent.entrypoint.startswith("sh study/submission/on_cluster.sh submitted/tiny_study.py --address auto")
 
 
 def test_every_option_of_a_run_is_passed_on_or_known_not_to_be() -> None:
@@ -248,7 +250,7 @@ def test_state_of_the_checkout_travels(monkeypatch, tmp_path) -> None:
     assert provenance.git_state() == {}
     monkeypatch.setenv(provenance.COMMIT, "4" * 40)
     monkeypatch.setenv(provenance.DIRTY, "true")
-    assert provenance.tags().items() >= {"mlflow.source.git.commit": "4" * 40, "git.dirty": "true"}.items()
+    assert provenance.tags().items() >= {"git.commit": "4" * 40, "git.dirty": "true"}.items()
 
 
 def test_the_version_is_recorded_where_nothing_is_installed(monkeypatch) -> None:
@@ -415,7 +417,7 @@ def test_closed_port_and_unknown_host(capsys) -> None:
 
 
 def test_server_that_does_not_answer(capsys, monkeypatch) -> None:
-    from study import job_server
+    from study.submission import job_server
 
     monkeypatch.setattr(job_server, "ANSWER_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -523,7 +525,7 @@ def starting(**attributes: object) -> Iterator[tuple[str, list[str]]]:
 
 
 def test_a_cluster_that_has_just_been_started_is_asked_again(monkeypatch) -> None:
-    from study import job_server
+    from study.submission import job_server
 
     monkeypatch.setattr(job_server, "POLL_S", 0.05)
     said: list[str] = []
@@ -543,7 +545,7 @@ def test_a_cluster_that_has_just_been_started_is_asked_again(monkeypatch) -> Non
 
 # --- the interpreter on the cluster ------------------------------------------------------------------
 
-SCRIPT = ROOT / "study" / "on_cluster.sh"
+SCRIPT = ROOT / "study" / "submission" / "on_cluster.sh"
 RAYLET = "import subprocess, sys; sys.exit(subprocess.run(['sh', *sys.argv[1].split()]).returncode)"
 """A process with the raylet's command line among the ancestors of the job."""
 
@@ -606,10 +608,13 @@ def test_an_interpreter_that_is_not_the_studys(tmp_path, body, message) -> None:
 def test_which_interpreter_a_submission_names(tmp_path) -> None:
     (tmp_path / "needs.txt").write_text("")
     entrypoints = {
-        (): "sh study/on_cluster.sh splade_k_search ",
-        ("--python", "/opt/my env/python"): "sh study/on_cluster.sh --python '/opt/my env/python' splade_k_search ",
+        (): "sh study/submission/on_cluster.sh splade_k_search ",
+        (
+            "--python",
+            "/opt/my env/python",
+        ): "sh study/submission/on_cluster.sh --python '/opt/my env/python' splade_k_search ",
         # Ray makes an environment of these and puts it first on PATH.
-        ("--pip", str(tmp_path / "needs.txt")): "sh study/on_cluster.sh --python python splade_k_search ",
+        ("--pip", str(tmp_path / "needs.txt")): "sh study/submission/on_cluster.sh --python python splade_k_search ",
     }
     for arguments, entrypoint in entrypoints.items():
         assert build(*arguments).entrypoint.startswith(entrypoint)
@@ -617,7 +622,9 @@ def test_which_interpreter_a_submission_names(tmp_path) -> None:
 
 def test_a_profile_is_submitted_beside_the_others() -> None:
     assert build("--profile", "search").prefix.startswith("splade_k_search.search-")
-    assert build("--profile", "search").entrypoint.startswith("sh study/on_cluster.sh splade_k_search --address")
+    assert build("--profile", "search").entrypoint.startswith(
+        "sh study/submission/on_cluster.sh splade_k_search --address"
+    )
 
 
 def test_whoever_follows_may_leave(monkeypatch) -> None:

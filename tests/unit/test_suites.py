@@ -2,7 +2,7 @@
 
 import pytest
 
-from study.suites import resolve
+from study.suites.suites import resolve
 from trainables.evaluation.suites import SUITES
 
 SIZES = {"beir13": 13, "nanobeir": 13, "msmarco-dev": 1, "trec-dl-2019": 1}

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from study import evaluate, report, run
-from study.display import final_text
+from study import evaluate, run
 from study.protocol import summary, summary_page
+from study.protocol.folder import StudyFolder
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import (
     FORMAT,
@@ -24,6 +24,8 @@ from study.protocol.summary import (
     WorkerSeconds,
     read,
 )
+from study.reporting.page import write as write_report
+from study.reporting.screen import final_text
 
 RECORDED = Path(__file__).resolve().parents[1] / "assets" / "format1" / "line"
 PARTS = [part for part in vars(summary).values() if isinstance(part, type) and issubclass(part, BaseModel)]
@@ -86,12 +88,13 @@ def test_format_1_is_read_in_the_words_of_format_2(format_1: Path) -> None:
 
 def test_a_folder_of_format_1_has_its_report_and_its_answer(format_1: Path) -> None:
     now = read(format_1 / "summary.json")
-    page = report.write(format_1)
-    told = final_text(now, page)
+    storage = StudyFolder(format_1)
+    page = write_report(storage)
+    told = final_text(now, storage)
     assert told.startswith("Best ")
     assert f"best model: {format_1}/trials/0000/" in told
     assert "Interrupted before its end. Best so far: " in page.read_text()
-    assert run._summary(format_1) == now
+    assert run._summary(storage) == now
     (best,) = evaluate.chosen(now, "best")
     assert best.state == TrialState.COMPLETE
     assert evaluate.tracking_uri(None, now) == now.tracking.uri

@@ -12,7 +12,7 @@ import numpy as np
 import optuna
 import pytest
 
-from study.space import PlainTrial
+from study.ledger.space import PlainTrial
 from study.values import plain
 
 

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from study.run import InputCheck
+from study.engine.input_check import InputCheck
+from study.ledger.variants import variants
 from study.spec import Budget, Objective, Study
-from study.variants import variants
 from trainables.check import distinct
 from trainables.splade.config import Config
 
@@ -64,7 +64,7 @@ class Printing(InputCheck):
 
 
 def test_a_long_check_says_what_it_does(monkeypatch) -> None:
-    monkeypatch.setattr("study.run.PATIENCE_S", 0.5)
+    monkeypatch.setattr("study.engine.input_check.PATIENCE_S", 0.5)
     said: list[str] = []
     result = """{"facts": {}, "baselines": {}, "notes": []}"""
     script = f"echo doing: reading; sleep 1.2; echo doing: one step; sleep 0.6; echo '{result}'; sleep 0.6"

@@ -1,0 +1,234 @@
+"""One trial: a Ray Train gang whose workers run the loop, replicate after replicate.
+
+`launch` is the Tune function of a trial, a small process that starts the gang and waits for it. `work`
+runs in each worker. Rank 0 takes the trial over in the ledger, reports to it, and ends it there.
+Metrics do not pass through Tune or Train: their report queues can hang and lose steps.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from study.protocol.folder import StudyFolder, TrialFolder, stored_replicate
+from study.protocol.messages import ActorName, Assignment, GangSetting, Outcome
+from study.protocol.states import ReplicateState
+from study.spec import Resources
+from trainables.errors import told
+
+if TYPE_CHECKING:
+    from trainables import loop
+
+log = logging.getLogger(__name__)
+
+OWN_FAILURES = 3
+"""Lost workers, and failed starts of a gang, that a trial survives on a cluster of the study's own."""
+SHARED_FAILURES = 30
+"""The same where nodes come and go: a node that is lost takes workers with it, and a start that finds no room fails
+after three minutes. A node that Ray was told will be taken away counts as neither."""
+
+
+def ledger_handle(actor: ActorName) -> Any:
+    """The ledger's actor."""
+    import ray
+
+    return ray.get_actor(actor.name, actor.namespace)
+
+
+def launch(config: dict[str, Any]) -> None:
+    """Tune function: run the gang of trial `config["number"]`, handed out under `config["ticket"]`, to its end.
+
+    `config["setting"]` is the `GangSetting` of all gangs.
+    """
+    import ray
+    from ray.train.v2.api.config import FailureConfig, RunConfig, ScalingConfig
+
+    from study.engine.capacity import per_worker
+    from study.engine.gang import Gang
+
+    setting: GangSetting = config["setting"]
+    resources = setting.resources
+    ledger = ledger_handle(setting.ledger)
+    failures = OWN_FAILURES if setting.own_cluster else SHARED_FAILURES
+    trainer = Gang(
+        work,
+        own_cluster=setting.own_cluster,
+        train_loop_config={"number": config["number"], "ticket": config["ticket"], "setting": setting},
+        scaling_config=ScalingConfig(
+            num_workers=resources.workers,
+            use_gpu=resources.gpus_per_worker > 0,
+            resources_per_worker=per_worker(resources),
+            placement_strategy=resources.placement,
+            accelerator_type=resources.accelerator,
+            label_selector=resources.labels or None,
+        ),
+        run_config=RunConfig(
+            name=f"{setting.launch}-{config['number']:04d}",
+            storage_path=setting.scratch,
+            failure_config=FailureConfig(max_failures=failures, controller_failure_limit=failures),
+        ),
+    )
+    try:
+        trainer.fit()
+    except Exception as error:
+        log.exception("the gang of trial %d was lost", config["number"])
+        lost = f"its gang was lost: {told(error, 500)}"
+        ray.get(ledger.abandon.remote(config["number"], lost, config["ticket"]))
+
+
+def work(config: dict[str, Any]) -> None:
+    """One worker of the gang of a trial."""
+    import ray
+    import ray.train
+    from ray.train.collective import broadcast_from_rank_zero
+
+    number: int = config["number"]
+    setting: GangSetting = config["setting"]
+    ledger = ledger_handle(setting.ledger)
+    here = ray.train.get_context()
+    rank, world_size = here.get_world_rank(), here.get_world_size()
+    begun: Assignment | None = ray.get(ledger.begin.remote(number, config["ticket"])) if rank == 0 else None
+    if world_size > 1:
+        begun = broadcast_from_rank_zero(begun)
+    if begun is None:
+        return
+    try:
+        with _log_file(StudyFolder(Path(setting.storage)).trial_log(number), rank):
+            outcome = _train(begun, number, setting.resources, rank, world_size, ledger)
+    except Exception as error:
+        if _peer_lost(error, world_size):
+            raise
+        message = f"{type(error).__name__}: {told(error, 500)}"
+        ray.get(ledger.finish.remote(number, begun.attempt, None, message))
+        if world_size > 1:
+            # The other ranks wait in a collective; Train ends them. Its retry finds the trial ended.
+            raise
+        return
+    if rank == 0:
+        ray.get(ledger.finish.remote(number, begun.attempt, outcome))
+
+
+def _train(begun: Assignment, number: int, resources: Resources, rank: int, world_size: int, ledger: Any) -> Outcome:
+    """Run the replicates that are left, one after the other; how the last of them ended."""
+    import ray
+
+    from study.engine.gang import taken_away
+    from trainables import distributed, loop, trainers
+    from trainables.context import LedgerContext, use_threads, worker_device
+
+    recipe_module = trainers.module(begun.trainer, "recipe")
+    config = trainers.module(begun.trainer, "config").Config(**begun.config)
+    use_threads(config.threads or int(resources.cpus_per_worker))
+    device = worker_device(resources.gpus_per_worker)
+    attempt, written = begun.attempt, TrialFolder(Path(begun.folder))
+    outcome: Outcome | None = None
+    with _process_group(rank, world_size, device):
+        for replicate, seed in enumerate(begun.seeds):
+            store = begun.store and stored_replicate(begun.store, replicate)
+            with _folder(written.replicate(replicate).path, store, attempt, rank) as folder:
+                context = LedgerContext(
+                    seed=seed,
+                    folder=folder,
+                    store=store,
+                    study=begun.study,
+                    device=device,
+                    attempt=attempt,
+                    rank=rank,
+                    world_size=world_size,
+                    send=partial(ledger.report.remote, number, attempt, replicate),
+                    send_facts=partial(ledger.describe.remote, number, attempt, replicate),
+                    notice=taken_away,
+                )
+                outcome = _told(loop.run(recipe_module, config, context), stored=store is not None)
+            go_on = outcome.state == ReplicateState.COMPLETE
+            if rank == 0 and outcome.state != ReplicateState.STOPPED:
+                go_on = ray.get(ledger.replicate_ended.remote(number, attempt, replicate, outcome))
+            if not distributed.broadcast_object(go_on):
+                break
+    assert outcome is not None, "a study has a seed"
+    return outcome
+
+
+def _told(ended: loop.Outcome, stored: bool) -> Outcome:
+    """What the ledger is told of it; values per item only where they are `stored` by it, and not in the folder."""
+    return Outcome(
+        state=ReplicateState(ended.state),
+        reason=ended.reason,
+        step=ended.step,
+        values=ended.values,
+        per_item=ended.per_item if stored else None,
+        seconds_per_step=ended.seconds_per_step,
+        seconds=ended.seconds,
+    )
+
+
+@contextmanager
+def _folder(shared: Path, store: str | None, attempt: int, rank: int) -> Iterator[Path]:
+    """Where a replicate writes: its folder in the storage, or a working copy of what an object store keeps."""
+    if store is None:
+        yield shared
+        return
+    from trainables.stored_checkpoints import working_folder
+
+    with working_folder(store, attempt, rank) as folder:
+        yield folder
+
+
+@contextmanager
+def _process_group(rank: int, world_size: int, device: Any) -> Iterator[None]:
+    """A gloo or nccl group over the gang; nothing for a gang of one."""
+    if world_size == 1:
+        yield
+        return
+    import ray
+    import torch.distributed as dist
+    from ray.train.collective import broadcast_from_rank_zero
+
+    host = ray.util.get_node_ip_address()
+    if rank == 0:
+        # Port 0: the store takes a free one itself, so that no other process can take it in between.
+        store = dist.TCPStore(host, 0, world_size, is_master=True, wait_for_workers=False)
+        broadcast_from_rank_zero((host, store.port))
+    else:
+        master, port = broadcast_from_rank_zero(None)
+        store = dist.TCPStore(master, port, world_size, is_master=False)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", store=store, rank=rank, world_size=world_size)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+@contextmanager
+def _log_file(path: Path, rank: int) -> Iterator[None]:
+    """Python logging of this worker goes to a file of its trial in the study's storage."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter(f"%(asctime)s rank {rank} %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger().addHandler(handler)
+    logging.getLogger("trainables").setLevel(logging.INFO)
+    try:
+        yield
+    except Exception:
+        log.exception("failed on rank %d", rank)
+        raise
+    finally:
+        logging.getLogger().removeHandler(handler)
+        handler.close()
+
+
+def _peer_lost(error: Exception, world_size: int) -> bool:
+    """Whether a rank failed only because another one is gone, or the ledger is: a fault, not an error of the trial."""
+    import ray
+    import torch.distributed as dist
+
+    if isinstance(error, (ray.exceptions.RayActorError, ray.exceptions.RaySystemError)):
+        return True
+    text = str(error).lower()
+    return world_size > 1 and (
+        isinstance(error, dist.DistError) or any(word in text for word in ("gloo", "nccl", "connection closed by peer"))
+    )

@@ -1,0 +1,667 @@
+"""The ledger: which trials exist, what became of them, what to do next. The one source of truth.
+
+Optuna's storage holds it (`study/ledger/optuna_study.py` opens that). One Ray actor owns it
+(`study/engine/executor.py` starts it), but nothing here knows Ray. A trial is handed out by `ask`, taken over
+by a gang with `begin`, followed through `report`, and ended by `finish`. Every event is on disk before
+the call returns, so that a kill at any moment loses nothing that anyone was told.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import socket
+import uuid
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import optuna
+
+from study.ledger import identity
+from study.ledger.budget import Account
+from study.ledger.journal import Journal
+from study.ledger.lease import Deposed, Holder, Lease
+from study.ledger.lock import Lock
+from study.ledger.moved import Moves, as_now
+from study.ledger.optuna_study import Refused, default_url, importances, open_study
+from study.ledger.records import Records
+from study.ledger.sampling import control_of
+from study.ledger.space import Unsuitable, log_scaled, shown, suggest
+from study.ledger.trial_record import Replicate, Row, front
+from study.private_names import storage_id
+from study.protocol.folder import StudyFolder, stored_model, stored_trial
+from study.protocol.journal import Record
+from study.protocol.messages import Assignment, HandOut, Outcome
+from study.protocol.states import ReplicateState, StudyStatus, TrialState
+from study.protocol.summary import GpuHours, ObjectiveSummary, StudySummary, Tracking, WorkerSeconds
+from study.spec import Study
+from study.tracking.tracker import Snapshot, Tracker
+from study.uris import redacted
+from trainables.files import remove_asides, write_whole
+
+log = logging.getLogger(__name__)
+
+FUTILE = 5
+"""Trials in a row whose parameters cannot be run that end a study, or a tenth of its trials where that is more."""
+
+
+class Ledger:
+    """One study's ledger. Not thread-safe: its actor serves one call at a time."""
+
+    def __init__(
+        self,
+        name: str,
+        profile: str,
+        study: Study,
+        storage: StudyFolder,
+        url: str | None = None,
+        tracking_uri: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        retry_failed: bool = False,
+        checkpoints: str | None = None,
+        moves: Moves | None = None,
+        head: Holder | None = None,
+    ) -> None:
+        """Open or create the ledger, end what a kill left half-ended, and find what was interrupted.
+
+        `tracking_uri` None keeps the study out of MLflow; `checkpoints` is the URI of an object store that keeps
+        what trials write, in a folder with this study's id; `head` is the process that the study ends with, this one
+        by default. `study` has the names that it was begun with, `moves` says where its inputs are now. Raises
+        `Refused`, or `Held` while another ledger of this storage, or another head of this study, is alive.
+        """
+        self.name, self.profile, self.spec, self.storage = name, profile, study, storage
+        # A SIGKILLed study leaves its actor alive for a moment.
+        self._lock = Lock(storage.ledger_lock, wait_s=20.0)
+        for written in (storage.summary, storage.tracking, storage.identity):
+            remove_asides(written)
+        url = url or default_url(storage)
+        with ExitStack() as opened:
+            opened.callback(self._lock.release)
+            self._lease = Lease(url, name, head or Holder.this(storage.path))
+            opened.callback(self._lease.release)
+            admit = partial(identity.check, storage, name=name, ledger=redacted(url))
+            self._study = open_study(url, name, study, checkpoints, self._lease.check, admit)
+            self.id: str = self._study.user_attrs["id"]
+            last = identity.Launch.of(self._study.user_attrs)
+            identity.check_launch(storage, self.id, last, f"the ledger {redacted(url)}")
+            self._rows = {t.number: self._load_row(t) for t in self._trials()}
+            identity.take(storage, self.id, self._rows)
+            self.journal = Journal(storage.journal)
+            # From here on they stay until `close`.
+            opened.pop_all()
+        self._checkpoints = checkpoints
+        self._tracker = Tracker(self.journal, storage.tracking, tracking_uri, name, self.id) if tracking_uri else None
+        self._moves = moves or {}
+        self._parameter_log = log_scaled(study, study.parameter)
+        self._metrics = study.metrics
+        self._account = Account(study, self._study.user_attrs.get("elapsed", 0.0))
+        self._halt: str | None = None
+        self._live: set[int] = set()
+        self._refused: list[int] = []
+        """The newest trials of this launch, if they are ones whose parameters cannot be run."""
+        self._tickets: dict[int, int] = {}
+        self._baselines: dict[str, dict[str, float]] = self._study.user_attrs.get("baselines", {})
+        self._facts: dict[str, str] = self._study.user_attrs.get("facts", {})
+        self._importances: dict[str, float] = self._study.user_attrs.get("importances", {})
+        launch = identity.Launch(uuid.uuid4().hex, socket.gethostname(), str(storage))
+        self._records = Records(self.journal, name, profile, study, tags or {}, self._facts)
+        self._records.study(self.id, launch)
+        # After the journal: a launch that the ledger knows of must be in it.
+        for key, value in launch.tags.items():
+            self._study.set_user_attr(key, value)
+        self._recover()
+        if retry_failed:
+            self._enqueue_failed()
+        self.status = StudyStatus.RUNNING
+        self._write_summary()
+        if self._tracker:
+            self._tracker.start()
+
+    # --- handing out -----------------------------------------------------------------------------
+
+    def ask(self) -> int | None:
+        """Number of the next trial to run: an interrupted one first, then a new one; None for no more.
+
+        A trial whose parameters cannot be run ends here as failed, and the next one is looked at.
+        """
+        while not (self._deposed() or self.halted() or self._hopeless()):
+            trial = self._next()
+            if trial is None or self._suggest(trial):
+                return None if trial is None else self._open(trial.number)
+        return None
+
+    def _next(self) -> optuna.Trial | None:
+        waiting = [row.number for row in self._rows.values() if not row.state.ended and row.number not in self._live]
+        if waiting:
+            return optuna.Trial(self._study, self._storage_id(min(waiting)))
+        counted = sum(not self._retried(row) for row in self._rows.values())
+        retries = any(t.state == optuna.trial.TrialState.WAITING for t in self._study.get_trials(deepcopy=False))
+        return self._study.ask() if counted < self.spec.budget.trials or retries else None
+
+    def _suggest(self, trial: optuna.Trial) -> bool:
+        """Sample the trial's parameters, unless it has them; a trial that was killed half-way gets the values it would
+        have had. False, and the end of the trial, if it cannot run with them."""
+        row = self._rows.setdefault(trial.number, Row(trial.number, 0))
+        refusal = None if row.params else self._sample(trial, row)
+        if refusal is None:
+            try:
+                row.planned_steps = self._config(row).total_steps * self.spec.replicates
+            except ValueError as error:
+                refusal = str(error)
+        if refusal is not None:
+            self._refuse(row, refusal)
+            return False
+        self._refused = []
+        return True
+
+    def _sample(self, trial: optuna.Trial, row: Row) -> str | None:
+        """Parameters of a new trial; returns what the search space has against them."""
+        control, refusal = control_of(self.spec, self._study, trial.number), None
+        if control is None:
+            try:
+                suggest(self.spec, trial)
+            except Unsuitable as error:
+                refusal = str(error)
+        frozen = self._frozen(trial.number)
+        row.control, row.params = control is not None, dict(control or frozen.params)
+        row.retry_of = frozen.user_attrs.get("retry_of")
+        return refusal
+
+    def _refuse(self, row: Row, reason: str) -> None:
+        """End a trial that cannot run with its parameters: a failure of its own, from which the sampler learns."""
+        row.state, row.reason, row.refused = TrialState.FAILED, reason, True
+        self._refused.append(row.number)
+        self._records.trial(row, None)
+        self._store(row)
+        self._end(row)
+        self._changed()
+
+    def _open(self, number: int) -> int:
+        row = self._rows[number]
+        self._account.open(row)
+        self._live.add(number)
+        self._store(row)
+        self._records.trial(row, self._config(row))
+        self._changed()
+        return number
+
+    def hand_out(self) -> HandOut | None:
+        """`ask`, with a ticket by which a gang of this handing-out is told from one of an earlier or later one."""
+        number = self.ask()
+        if number is None:
+            return None
+        self._tickets[number] = self._tickets.get(number, 0) + 1
+        return HandOut(number, self._tickets[number])
+
+    def begin(self, number: int, ticket: int | None = None) -> Assignment | None:
+        """A gang takes the trial over: its config, seeds and folder, under a new attempt number.
+
+        Reports of lower attempts are refused from now on. None where there is nothing to run: the trial has already
+        ended in the ledger, or was given back under this ticket.
+        """
+        row = self._rows[number]
+        if self._deposed() or self._given_back(number, ticket):
+            return None
+        row.attempts += 1
+        row.step = 0
+        self._store(row)
+        self._changed()
+        if row.state.ended:
+            return None
+        return Assignment(
+            trainer=self.spec.trainer,
+            config=as_now(self._config(row), self._moves).model_dump(),
+            attempt=row.attempts,
+            study=self.id,
+            seeds=tuple(self.spec.seed + replicate for replicate in range(self.spec.replicates)),
+            folder=str(self.storage.trial(number).path),
+            store=self._stored(number),
+        )
+
+    # --- following -------------------------------------------------------------------------------
+
+    def describe(self, number: int, attempt: int, replicate: int, facts: dict[str, Any]) -> str | None:
+        """Facts about a replicate, such as the identity of its data, as tags of its run.
+
+        In a paired design the arms must agree, seed by seed, on initialisation and data order; returns a
+        sentence if this one does not.
+        """
+        row = self._rows[number]
+        if attempt != row.attempts:
+            return f"superseded by attempt {row.attempts}"
+        if self._deposed():
+            return self._halt
+        seed = self.spec.seed + replicate
+        row.hashes[str(replicate)] = {key: value for key, value in facts.items() if key.startswith("hash.")}
+        self._store(row)
+        self._records.replicate(number, replicate, facts)
+        self._wake()
+        if self.spec.design == "search":
+            return None
+        for other in self._rows.values():
+            theirs = other.hashes.get(str(replicate), {})
+            for key, value in row.hashes[str(replicate)].items():
+                if theirs.get(key, value) != value:
+                    return (
+                        f"trials {other.number} and {number} are arms of a paired design, but differ in {key[5:]} "
+                        f"for seed {seed} ({theirs[key]} and {value}); what the arms vary must not change either"
+                    )
+        return None
+
+    def report(self, number: int, attempt: int, replicate: int, records: list[Record]) -> str | None:
+        """Store records of one replicate and answer with a reason to stop, or None.
+
+        Raises `Deposed` where a replicate would end without them.
+        """
+        row = self._rows[number]
+        if attempt != row.attempts or row.state.ended:
+            return f"superseded by attempt {row.attempts}"
+        if self._deposed():
+            if records and records[-1]["step"] >= self._config(row).total_steps:
+                # It would end with its last steps on no record; the next head has it repeat them.
+                raise Deposed(self._lease.lost)
+            return self._halt
+        for record in self.journal.append_records(number, replicate, records):
+            row.step = record["step"]
+            row.latest |= {k: v for k, v in record["metrics"].items() if k == "train.loss" or "." not in k}
+            self._consider(row, replicate, record)
+        if records:
+            row.step = max(row.step, records[-1]["step"])
+            self._wake()
+        if self._account.spent(self._rows.values()):
+            self._halt = self._halt or "budget spent"
+        return row.stop or self._halt
+
+    def _consider(self, row: Row, replicate: int, record: Record) -> None:
+        """Tell Optuna an intermediate value, and let its pruner decide; the first replicate speaks for all."""
+        objective = self.spec.objectives[0]
+        value = record["metrics"].get(objective.name)
+        if value is None:
+            return
+        row.checkpoint = self._newest_checkpoint(row.number)
+        if len(self.spec.objectives) == 1 and replicate == 0 and not row.control and math.isfinite(value):
+            trial = optuna.Trial(self._study, self._storage_id(row.number))
+            trial.report(value, record["step"])
+            last = record["step"] >= self._config(row).total_steps
+            if not last and record["step"] > 0 and trial.should_prune():
+                row.stop = f"pruned at step {record['step']}: {objective.name} {value:.4g} lags behind the other trials"
+        self._store(row)
+        self._changed()
+
+    # --- ending ----------------------------------------------------------------------------------
+
+    def replicate_ended(self, number: int, attempt: int, replicate: int, outcome: Outcome) -> bool:
+        """Record how a replicate ended; True if the gang should go on with the next one."""
+        row = self._rows[number]
+        if attempt != row.attempts or row.state.ended or self._deposed():
+            return False
+        workers = self.spec.resources.workers
+        row.step = 0
+        if self._checkpoints is not None:
+            # The report reads what is in the storage folder.
+            place = self.storage.replicate(number, replicate).result
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(place, json.dumps(asdict(outcome) | {"study": self.id}))
+        if len(row.replicates) == replicate:
+            row.trained += outcome.seconds * workers
+            row.replicates.append(Replicate.of(outcome, self.spec.seed + replicate))
+        self._store(row)
+        self._records.replicate_ended(row, replicate, outcome)
+        self._changed()
+        return outcome.state == ReplicateState.COMPLETE and replicate + 1 < self.spec.replicates and not self._halt
+
+    def finish(self, number: int, attempt: int, outcome: Outcome | None, error: str | None = None) -> TrialState:
+        """The gang is done: end the trial by what its replicates show; returns the trial's state.
+
+        `outcome` is that of the last replicate, or None with `error`, the message of an exception. A
+        trial is complete when every planned replicate is: one that was only told to stop for now, be it in the last
+        evaluation of a replicate, stays open and is handed out again by a later launch.
+        """
+        row = self._rows[number]
+        if row.state.ended or attempt != row.attempts:
+            return row.state
+        if self._deposed():
+            return TrialState.INTERRUPTED
+        self._account.settle(row)
+        self._live.discard(number)
+        pace = outcome.seconds_per_step if outcome else 0.0
+        if error is not None:
+            row.state, row.reason = TrialState.FAILED, error
+        elif outcome is None or self._unfinished(row, outcome):
+            row.reason = (outcome and outcome.reason) or self._halt
+            # The steps of a replicate that has ended are on record with it.
+            row.step = outcome.step if outcome and outcome.state == ReplicateState.STOPPED else 0
+            row.checkpoint = self._newest_checkpoint(number)
+            self._store(row)
+            self._changed()
+            return TrialState.INTERRUPTED
+        elif outcome.state == ReplicateState.STOPPED:
+            row.state, row.reason = TrialState.PRUNED, row.stop
+            row.step, row.values = outcome.step, outcome.values
+            row.trained += outcome.seconds * self.spec.resources.workers
+        elif outcome.state == ReplicateState.COLLAPSED:
+            row.state, row.reason, row.values = TrialState.COLLAPSED, outcome.reason, outcome.values
+        else:
+            row.values = _mean([told.values for told in row.replicates])
+            missing = [o.name for o in self.spec.objectives if not math.isfinite(row.values.get(o.name, math.nan))]
+            row.state, row.reason = (
+                (TrialState.FAILED, f"{missing[0]} is not finite") if missing else (TrialState.COMPLETE, None)
+            )
+        row.checkpoint = self._newest_checkpoint(number)
+        row.saved = max(0, row.planned_steps - row.steps) * pace * self.spec.resources.workers
+        self._store(row)
+        self._end(row)
+        self._changed()
+        return row.state
+
+    def _unfinished(self, row: Row, outcome: Outcome) -> bool:
+        """Whether the trial was told to stop for now: within a replicate, or between two of them."""
+        if outcome.state == ReplicateState.STOPPED:
+            return row.stop is None
+        return outcome.state == ReplicateState.COMPLETE and len(row.replicates) < self.spec.replicates
+
+    def abandon(self, number: int, error: str, ticket: int | None = None) -> TrialState:
+        """The engine lost the trial: its gang could not be started or kept. Ends it as failed."""
+        row = self._rows[number]
+        if number not in self._live or self._given_back(number, ticket):
+            return row.state
+        if self._deposed():
+            return TrialState.INTERRUPTED
+        if self._halt:
+            self._account.settle(row)
+            self._live.discard(number)
+            self._store(row)
+            self._changed()
+            return TrialState.INTERRUPTED
+        return self.finish(number, row.attempts, None, error)
+
+    def _given_back(self, number: int, ticket: int | None) -> bool:
+        """Whether what was handed out with this ticket has left its nodes; Train may start its gang once more."""
+        return ticket is not None and (number not in self._live or ticket != self._tickets.get(number))
+
+    def _end(self, row: Row) -> None:
+        """Close the trial in the journal and in Optuna; each step is skipped if it is already done."""
+        self._records.trial_ended(row)
+        self._wake()
+        trial = optuna.Trial(self._study, self._storage_id(row.number))
+        if self._frozen(row.number).state.is_finished():
+            return
+        # TPE does not look at failed trials: where the parameters are to be avoided, they are pruned to it.
+        learnt = row.state in (TrialState.COMPLETE, TrialState.COLLAPSED, TrialState.PRUNED) or row.refused
+        constraint = "refused" if row.refused else "collapse"
+        if learnt and constraint not in trial.constraints:
+            trial.set_constraint(constraint, 1.0 if row.refused or row.state == TrialState.COLLAPSED else -1.0)
+        if row.state == TrialState.COMPLETE:
+            self._study.tell(trial, [row.values[o.name] for o in self.spec.objectives])
+        else:
+            self._study.tell(trial, state=optuna.trial.TrialState.PRUNED if learnt else optuna.trial.TrialState.FAIL)
+
+    # --- the study as a whole --------------------------------------------------------------------
+
+    def prepared(
+        self, facts: dict[str, str], baselines: dict[str, dict[str, float]], contents: Mapping[str, str]
+    ) -> None:
+        """What reading the inputs brought: identities of the data, figures of untrained methods; and `contents`, the
+        digests of the files that the inputs are, by the names of now."""
+        if self._deposed():
+            return
+        self._facts, self._baselines = facts, baselines
+        begun = {new: old for names in self._moves.values() for old, new in names.items()}
+        named = {begun.get(value, value): digest for value, digest in contents.items()}
+        self._study.set_user_attr("contents", named)
+        self._study.set_user_attr("facts", facts)
+        self._study.set_user_attr("baselines", baselines)
+        self._records.inputs(facts, baselines)
+        self._changed()
+
+    def halt(self, reason: str) -> None:
+        """Ask every running trial to stop at its next step, and hand out no more."""
+        self._halt = self._halt or reason
+
+    def halted(self) -> bool:
+        """Whether no trial will be handed out any more, whatever room there is: asked to stop, or the budget spent."""
+        return bool(self._halt or self._lease.lost) or self._account.spent(self._rows.values())
+
+    def predecessor(self) -> str | None:
+        """From whom this head has taken the study over, in a sentence, if it did not end by itself."""
+        return self._lease.predecessor
+
+    def lost(self) -> str | None:
+        """Why this head had to stop before it was asked to, or None."""
+        return self._lease.lost
+
+    def _deposed(self) -> bool:
+        """Whether this head must not write any more, because its lease is lost; the study is halted then."""
+        try:
+            self._lease.check()
+        except Deposed as lost:
+            self._halt = str(lost)
+            return True
+        return False
+
+    def conclude(self) -> StudySummary:
+        """The engine has come to rest: set the study's status, and return the summary."""
+        if self._deposed():
+            self._live.clear()
+            self.status = StudyStatus.INTERRUPTED
+            return self._write_summary()
+        for number in sorted(self._live):
+            self._account.settle(self._rows[number])
+            self._store(self._rows[number])
+        self._live.clear()
+        states = [row.state for row in self._rows.values() if not self._retried(row)]
+        if self._halt and self._halt != "budget spent":
+            self.status = StudyStatus.INTERRUPTED
+        elif self._futile() or (TrialState.FAILED in states and TrialState.COMPLETE not in states):
+            self.status = StudyStatus.FAILED
+        else:
+            self.status = StudyStatus.FINISHED
+        self._study.set_user_attr("elapsed", self._account.elapsed())
+        self._importances = importances(self._study, self.spec)
+        self._study.set_user_attr("importances", self._importances)
+        best = self.best()
+        if best:
+            row = self._rows[best[0]]
+            values = {f"best.{name}": value for name, value in row.values.items()} | {"best.trial": best[0]}
+            # Step and time are those of the newest end of a trial: a launch that ends none adds no point.
+            ends = [t.datetime_complete.timestamp() for t in self._trials() if t.datetime_complete is not None]
+            self._records.values(values, len(ends), round(max(ends) * 1000))
+        return self._write_summary()
+
+    def close(self, artifacts: list[tuple[str, str]], timeout_s: float) -> bool:
+        """Log (path in the folder, artifact path) pairs on the parent run, end it, and wait for MLflow to have it all.
+
+        False if MLflow does not have everything: the rest is sent by the next launch.
+        """
+        if not self._deposed():
+            for path, place in artifacts:
+                self._records.artifact(path, place)
+            status = StudyStatus.INTERRUPTED if self.status == StudyStatus.RUNNING else self.status
+            self._records.study_ended(status, self._halt or self._futile())
+        self._wake()
+        done = self._tracker.close(timeout_s) if self._tracker else True
+        self._write_summary()
+        self.journal.close()
+        self._lease.release()
+        self._lock.release()
+        return done
+
+    def best(self) -> list[int]:
+        """The best complete trial that is no control, or the Pareto front where there are several objectives."""
+        searched = [
+            n for n in sorted(self._rows) if self._rows[n].state == TrialState.COMPLETE and not self._rows[n].control
+        ]
+        if not searched:
+            return []
+        if len(self.spec.objectives) > 1:
+            return front([self._rows[number] for number in searched], self.spec.objectives)
+        objective = self.spec.objectives[0]
+        pick = max if objective.direction == "maximize" else min
+        return [pick(searched, key=lambda number: self._rows[number].values[objective.name])]
+
+    def summary(self) -> StudySummary:
+        """The study as `summary.json` shows it."""
+        rows = [self._rows[number] for number in sorted(self._rows)]
+        recorded = self._tracker.snapshot() if self._tracker else Snapshot(Tracking(), {}, 0)
+        used = {row.number: self._account.used(row) for row in rows}
+        return StudySummary(
+            study=self.name,
+            id=self.id,
+            profile=self.profile,
+            status=StudyStatus(self.status),
+            reason=self._futile(),
+            question=self.spec.question,
+            design=self.spec.design,
+            parameter=self.spec.parameter,
+            parameter_log=self._parameter_log,
+            plane=self.spec.plane,
+            signals=self.spec.signals,
+            importances=self._importances,
+            objectives=tuple(ObjectiveSummary(name=o.name, direction=o.direction) for o in self.spec.objectives),
+            best=tuple(self.best()),
+            planned_trials=self.spec.budget.trials,
+            trials=tuple(
+                row.shown(
+                    live=row.number in self._live,
+                    used=used[row.number],
+                    gpu_hours=self._account.gpu_hours(used[row.number]),
+                    run_id=recorded.runs.get(row.number),
+                )
+                for row in rows
+            ),
+            worker_seconds=WorkerSeconds(
+                used=round(sum(used.values()), 3),
+                saved=round(sum(row.saved for row in rows), 3),
+                overhead=round(sum(max(0.0, row.used - row.trained) for row in rows if row.state.ended), 3),
+            ),
+            gpu_hours=GpuHours(
+                used=round(self._account.gpu_hours(sum(used.values())), 4),
+                saved=round(self._account.gpu_hours(sum(row.saved for row in rows)), 4),
+                price=self.spec.resources.gpu_hour_price,
+            ),
+            wall_seconds=round(self._account.elapsed(), 3),
+            metrics=self._metrics,
+            baselines=self._baselines,
+            dataset=self._facts,
+            tracking=recorded.tracking,
+            updated=datetime.now(UTC).replace(microsecond=0),
+        )
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        """End the trials whose end a kill cut short, and account for the time of those it interrupted."""
+        for row in self._rows.values():
+            if row.state.ended:
+                if not self._frozen(row.number).state.is_finished() or not self.journal.ended(row.number):
+                    self._end(row)
+            elif row.launched is not None:
+                # What is known of its last moment is its newest record.
+                last = self.journal.last_time(row.number)
+                self._account.settle(row, row.launched if last is None else last / 1000)
+                self._store(row)
+
+    def _enqueue_failed(self) -> None:
+        """Put the parameters of failed trials back in the queue; the failed ones stay on record."""
+        for row in list(self._rows.values()):
+            # What the config refused it would refuse again.
+            if row.state == TrialState.FAILED and not row.refused and not self._retried(row):
+                self._study.enqueue_trial(row.params, user_attrs={"retry_of": row.number})
+
+    def _retried(self, row: Row) -> bool:
+        return row.state == TrialState.FAILED and any(
+            t.user_attrs.get("retry_of") == row.number for t in self._study.get_trials(deepcopy=False)
+        )
+
+    def _hopeless(self) -> bool:
+        """Three failed trials before anything else ended: the fault is not in the parameters. Or parameters that cannot
+        be run, too many times in a row."""
+        rows = [row for row in self._rows.values() if row.state.ended and not row.refused and not self._retried(row)]
+        return self._futile() is not None or (len(rows) >= 3 and {row.state for row in rows} == {TrialState.FAILED})
+
+    def _futile(self) -> str | None:
+        """Why this launch looks at no more parameters, or None."""
+        if len(self._refused) < max(FUTILE, self.spec.budget.trials // 10):
+            return None
+        last = self._rows[self._refused[-1]]
+        return (
+            f"the parameters of {len(self._refused)} trials in a row cannot be run, at last {shown(last.params)}: "
+            f"{last.reason}; narrow the search space"
+        )
+
+    def _config(self, row: Row):
+        return self.spec.config_with(row.params | {"cache": str(self.storage.cache)})
+
+    def _stored(self, number: int) -> str | None:
+        """Where an object store keeps what the trial writes."""
+        return stored_trial(self._checkpoints, self.id, number) if self._checkpoints else None
+
+    def _newest_checkpoint(self, number: int) -> str | None:
+        stored = self._stored(number)
+        if stored is not None:
+            replicates = self._rows[number].replicates
+            complete = [n for n, told in enumerate(replicates) if told.state == ReplicateState.COMPLETE]
+            return stored_model(stored, complete[-1]) if complete else stored
+        newest = self.storage.trial(number).newest()
+        return None if newest is None else self.storage.inside(newest)
+
+    def _trials(self) -> list[optuna.trial.FrozenTrial]:
+        return [t for t in self._study.get_trials(deepcopy=False) if t.state != optuna.trial.TrialState.WAITING]
+
+    def _frozen(self, number: int) -> optuna.trial.FrozenTrial:
+        return self._study.get_trials(deepcopy=False)[number]
+
+    def _storage_id(self, number: int) -> int:
+        return storage_id(self._frozen(number))
+
+    def _load_row(self, trial: optuna.trial.FrozenTrial) -> Row:
+        stored = trial.user_attrs.get("row")
+        # A trial without a row was killed between its creation and its last parameter.
+        try:
+            row = Row.restored(stored) if stored else Row(trial.number, 0)
+        except (KeyError, TypeError, ValueError) as error:
+            raise Refused(
+                f"trial {trial.number} in the ledger of {self.name} was recorded by another version ({error}): use "
+                "that one, or begin anew with --fresh"
+            ) from error
+        if row.checkpoint:
+            row.checkpoint = self.storage.inside(self.storage.resolved(row.checkpoint))
+        return row
+
+    def _store(self, row: Row) -> None:
+        optuna.Trial(self._study, self._storage_id(row.number)).set_user_attr("row", _finite(asdict(row)))
+
+    def _changed(self) -> None:
+        self._write_summary()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._tracker:
+            self._tracker.wake()
+
+    def _write_summary(self) -> StudySummary:
+        summary = self.summary()
+        write_whole(self.storage.summary, summary.text())
+        return summary
+
+
+def _mean(values: list[dict[str, float]]) -> dict[str, float]:
+    """Metric-wise mean over the replicates that report the metric."""
+    names = {name: None for found in values for name in found}
+    return {name: math.fsum(v[name] for v in values if name in v) / sum(name in v for v in values) for name in names}
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN: non-finite numbers become null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

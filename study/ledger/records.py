@@ -1,0 +1,140 @@
+"""What the ledger puts in the journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from study.ledger.identity import Launch
+from study.ledger.journal import Journal
+from study.ledger.trial_record import Row
+from study.protocol.journal import (
+    Artifact,
+    Ended,
+    Ending,
+    Entry,
+    InputsRead,
+    ReplicateBegun,
+    StudyBegun,
+    TrialBegun,
+    Values,
+)
+from study.protocol.messages import Outcome
+from study.protocol.states import StudyStatus
+from study.spec import Study
+from trainables.config import TrainerConfig
+from trainables.overrides import flat
+
+
+class Records:
+    """Writes a study's entries to its journal; `tags` are put on every run, and so are the study's `facts`."""
+
+    def __init__(
+        self, journal: Journal, name: str, profile: str, spec: Study, tags: Mapping[str, str], facts: Mapping[str, str]
+    ) -> None:
+        self.journal, self.name, self.profile, self.spec = journal, name, profile, spec
+        self.tags, self.facts = dict(tags), dict(facts)
+
+    def study(self, study_id: str, launch: Launch) -> None:
+        """A launch begins; it may be a later one of the same study."""
+        config = flat(self.spec.config.model_dump(exclude={"cache"}))
+        params = config | {"sampler": self.spec.sampler, "replicates": self.spec.replicates, "seed": self.spec.seed}
+        self.journal.append(
+            StudyBegun(
+                id=study_id, launch=launch.token, name=f"{self.name} ({self.profile})", params=params,
+                tags=self._run_tags() | launch.tags, time=now(),
+            )
+        )  # fmt: skip
+
+    def inputs(self, facts: Mapping[str, str], baselines: Mapping[str, Mapping[str, float]]) -> None:
+        """What reading the inputs brought."""
+        self.facts = dict(facts)
+        self.journal.append(InputsRead(tags=self.facts, time=now()))
+        values = {f"{name}.{metric}": value for name, found in baselines.items() for metric, value in found.items()}
+        if values:
+            # The same time at every launch: a tracker keeps one point of what is equal in name, step, time and value.
+            self.values(values, 0, self.journal.began)
+
+    def values(self, values: Mapping[str, float], step: int, when_ms: int) -> None:
+        """Metrics of the study as a whole."""
+        self.journal.append(Values(values=dict(values), step=step, time=when_ms))
+
+    def trial(self, row: Row, config: TrainerConfig | None) -> None:
+        """A trial is handed out, perhaps not for the first time; without a config where its parameters make none."""
+        params = flat((config or self.spec.config).model_dump(exclude={"cache"})) | {"seed": self.spec.seed}
+        if config is None:
+            params |= row.params
+        self.journal.append(
+            TrialBegun(
+                trial=row.number, name=self._run_name(row), replicates=self.spec.replicates, params=params,
+                tags=self._run_tags() | {"control": str(row.control).lower()}, time=now(),
+            )
+        )  # fmt: skip
+
+    def replicate(self, trial: int, replicate: int, facts: Mapping[str, Any]) -> None:
+        """A replicate begins, or is carried on."""
+        tags = self.tags | {key: str(value) for key, value in facts.items()}
+        self.journal.append(
+            ReplicateBegun(
+                trial=trial, replicate=replicate, name=f"trial {trial} · replicate {replicate}",
+                seed=self.spec.seed + replicate, tags=tags, time=now(),
+            )
+        )  # fmt: skip
+
+    def replicate_ended(self, row: Row, replicate: int, outcome: Outcome) -> None:
+        """A replicate among several; where there is one alone, it ends with its trial."""
+        if self.spec.replicates > 1:
+            self._end(row.number, replicate, outcome.state, outcome.reason, outcome.values, outcome.step)
+
+    def trial_ended(self, row: Row) -> None:
+        values = row.values | {
+            "worker_seconds.used": row.used, "worker_seconds.saved": row.saved, "steps": row.steps
+        }  # fmt: skip
+        self._end(row.number, None, row.state, row.reason, values, row.steps, row.attempts)
+
+    def study_ended(self, status: StudyStatus, reason: str | None) -> None:
+        self._end(None, None, status, reason, {}, 0)
+
+    def artifact(self, path: str, place: str) -> None:
+        """A file or folder for the study's run."""
+        self.journal.append(Artifact(path=path, place=place, time=now()))
+
+    def _end(
+        self,
+        trial: int | None,
+        replicate: int | None,
+        state: Ending,
+        reason: str | None,
+        values: Mapping[str, float],
+        step: int,
+        attempts: int | None = None,
+    ) -> None:
+        """Nothing happens where that end is there already."""
+        if self.journal.ended(trial, replicate):
+            return
+        entries: list[Entry] = []
+        if values:
+            # The last record has most of them already; with its time they are the same points to a tracker.
+            last = self.journal.last_time(trial) if trial is not None else None
+            when = last or now()
+            entries.append(Values(trial=trial, replicate=replicate, values=dict(values), step=step, time=when))
+        entries.append(
+            Ended(trial=trial, replicate=replicate, state=state, reason=reason, attempts=attempts, time=now())
+        )
+        self.journal.append(*entries)
+
+    def _run_tags(self) -> dict[str, str]:
+        return self.tags | self.facts | {"study.name": self.name, "study.profile": self.profile}
+
+    def _run_name(self, row: Row) -> str:
+        if row.control:
+            return f"trial {row.number} · control"
+        shown = row.params.get(self.spec.parameter)
+        value = f"{shown:.4g}" if isinstance(shown, float) else shown
+        return f"trial {row.number}" if shown is None else f"trial {row.number} · {self.spec.parameter}={value}"
+
+
+def now() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000

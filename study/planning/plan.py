@@ -1,0 +1,102 @@
+"""What `--dry-run` prints: the study as it would be run, and what it would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from study.ledger import optuna_study
+from study.ledger.space import explore
+from study.planning.estimate import estimate
+from study.protocol.folder import StudyFolder
+from study.spec import Resources, Study
+from study.uris import redacted
+from trainables import overrides, paths
+
+
+def plan(
+    name: str,
+    profile: str,
+    study: Study,
+    storage: StudyFolder,
+    checkpoints: str | None,
+    tracking_uri: str,
+    outlook: optuna_study.Outlook | None,
+    moves: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    fruitless: int = 0,
+    cards: str | None = None,
+) -> str:
+    """What `--dry-run` prints; without an `outlook` and `cards` where ledger and trials are elsewhere.
+
+    `moves` are inputs that are elsewhere now, see `ledger/moved.py`; `fruitless` is the number of failed trials of a
+    study that is begun again.
+    """
+    space = explore(study)
+    first = [*study.controls, *study.points][: study.budget.trials]
+    each = [overrides.apply(study.config, values).total_steps for values in first]
+    others = study.budget.trials - len(each)
+    steps = (sum(each) + others * study.config.total_steps) * study.replicates
+    each += [study.config.total_steps] * min(others, 1)
+    per_trial = f"{min(each):,}" if len(set(each)) == 1 else f"{min(each):,} to {max(each):,}"
+    lines = [
+        f"study       {name}, profile {profile}: {study.question}",
+        f"trainer     {study.trainer}",
+        "objective   " + ", ".join(f"{o.direction} {o.name}" for o in study.objectives),
+        "space       " + "; ".join(f"{key} in {_range(found)}" for key, found in space.items()),
+    ]
+    if study.controls:
+        lines.append("controls    " + ", ".join(_point(p) for p in study.controls))
+    if study.points:
+        lines.append(f"first       {len(study.points)} given points: " + ", ".join(_point(p) for p in study.points))
+    lines += [
+        f"sampler     {study.sampler}, pruner {study.pruner.kind}, seed {study.seed}",
+        f"trials      {study.budget.trials} x {study.replicates} replicate(s) x {per_trial} steps = {steps:,} steps, "
+        f"about {steps * study.config.batch_size:,} examples",
+        f"gang        {_gang(study.resources)}",
+        *([f"GPUs        {cards}"] if cards else []),
+        *(estimate(study) if study.resources.gpus_per_worker else ()),
+        f"storage     {storage}",
+        *([f"checkpoints {checkpoints}"] if checkpoints else []),
+        f"tracking    {redacted(tracking_uri)}",
+    ]
+    if outlook is not None:
+        lines.append(f"ledger      {_outlook(outlook)}")
+    if fruitless:
+        lines.append(f"begun again ({fruitless} trial(s) failed before their first step; they are kept beside)")
+    for key, names in moves.items():
+        lines += [f"moved       {key}: {old} -> {new}, if the content is the same" for old, new in names.items()]
+    lines.append("config")
+    lines += [
+        f"  {key} = {paths.value_of(study.config, key)}" for key in overrides.keys(study.config) if key != "cache"
+    ]
+    return "\n".join(lines)
+
+
+def _outlook(outlook: optuna_study.Outlook) -> str:
+    done = ", ".join(f"{count} {state}" for state, count in sorted(outlook.states.items())) or "nothing yet"
+    left = [f"{outlook.new} new"] if outlook.new else []
+    if outlook.interrupted:
+        left.insert(0, "carry on " + ", ".join(map(str, outlook.interrupted)))
+    return f"{done}; to do: {', then '.join(left) or 'nothing'}"
+
+
+def _gang(wanted: Resources) -> str:
+    text = f"{wanted.workers} worker(s) with {wanted.cpus_per_worker:g} CPU and {wanted.gpus_per_worker:g} GPU each"
+    if wanted.workers > 1:
+        text += f", placement {wanted.placement}"
+    if wanted.accelerator:
+        text += f", on {wanted.accelerator}"
+    if wanted.labels:
+        text += ", on nodes with " + ", ".join(f"{key}={value}" for key, value in wanted.labels.items())
+    return text
+
+
+def _range(found: Any) -> str:
+    if hasattr(found, "choices"):
+        return "{" + ", ".join(map(str, found.choices)) + "}"
+    return f"[{found.low:g}, {found.high:g}]" + (" log" if found.log else "")
+
+
+def _point(point: dict[str, Any]) -> str:
+    return " ".join(f"{key}={value}" for key, value in point.items())
