@@ -16,7 +16,7 @@ def of(place: Place, value: str) -> str:
         return (
             "Apache-2.0, made by the project that trained this model"
             if place is MODEL
-            else "unknown as a whole: sources of installed Python packages, each with a licence of its own"
+            else "unknown as a whole: sources of installed Python packages, each with its own licence"
         )
     parts = place.parts(value)
     if parts is not None:
