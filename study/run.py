@@ -32,7 +32,7 @@ from study.reporting.screen import Display, final_text
 from study.terminal import View, forget, keep_screen, listen
 from study.tracking.probe import run_tags
 from study.tracking.uri_check import check_uri
-from study.uris import absolute_uri, redacted, sqlite_path
+from study.uris import DEFAULT_TRACKING, absolute_uri, redacted, sqlite_path
 from trainables.arguments import parsed
 from trainables.errors import FAILED, FINISHED, INTERRUPTED, WRONG, failure, told
 from trainables.object_store import check_uri as check_store
@@ -41,7 +41,6 @@ from trainables.object_store import fetched
 EXIT_CODES = {
     StudyStatus.FINISHED: FINISHED, StudyStatus.FAILED: FAILED, StudyStatus.INTERRUPTED: INTERRUPTED,
 }  # fmt: skip
-DEFAULT_TRACKING = "sqlite:///studies/mlflow.db"
 POLL_S = 0.4
 SAME_SIGNAL_S = 0.3
 """A second signal counts from here on."""

@@ -10,6 +10,10 @@ from urllib.parse import quote, unquote
 SQLITE = re.compile(r"sqlite(?:\+\w+)?://(?:/([^?]*))?")
 NO_FILE = ("", ":memory:")
 """Names of SQLite databases that nobody finds again."""
+TRACKING_FILE = "mlflow.db"
+"""An SQLite store of runs, beside the folders of the studies that share it."""
+DEFAULT_TRACKING = f"sqlite:///studies/{TRACKING_FILE}"
+"""Where studies on this machine are recorded, unless another place is named."""
 CREDENTIALS = re.compile(r"://([^/\s:@]*):(.*)@")
 
 

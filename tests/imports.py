@@ -68,7 +68,7 @@ MAY_IMPORT = {
     "ledger": ("ground", "protocol", "tracking"),
     "engine": ("ground", "protocol", "ledger"),
     "request": ("ground", "protocol", "ledger"),
-    "planning": ("ground", "protocol", "ledger"),
+    "planning": ("ground", "protocol", "tracking", "ledger"),
     "submission": ("ground", "protocol", "ledger", "planning", "request"),
     "suites": ("ground", "protocol", "ledger", "engine"),
     "reporting": ("ground", "protocol"),

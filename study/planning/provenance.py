@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 
 from study import __version__
+from study.tracking import PACKAGE as RECORDER
 from study.uris import redacted
 
-PACKAGES = ("torch", "transformers", "ray", "optuna", "mlflow-skinny", "datasets", "ir_datasets", "ranx")
+PACKAGES = ("torch", "transformers", "ray", "optuna", RECORDER, "datasets", "ir_datasets", "ranx")
 COMMIT, DIRTY = "STUDY_GIT_COMMIT", "STUDY_GIT_DIRTY"
 """Environment variables that carry the state of the checkout to where there is none: a cluster, an image."""
 

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from study.protocol.journal import E, StudyBegun, first, read
+from study.uris import TRACKING_FILE
 from trainables.checkpoints import ATTEMPT, MODEL, RESULT, manifests, step_folders
 from trainables.object_store import below
 
@@ -178,7 +179,7 @@ class StudyFolder(WorkFolder):
     @property
     def shared_tracking(self) -> Path:
         """A tracking store beside the folder, for all studies there."""
-        return self.path.parent / "mlflow.db"
+        return self.path.parent / TRACKING_FILE
 
     @property
     def identity(self) -> Path:

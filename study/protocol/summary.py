@@ -212,16 +212,20 @@ def read(path: Path) -> StudySummary:
 
 
 def upgraded(tree: dict[str, Any]) -> dict[str, Any]:
-    """A summary of format 1 in the words of format 2: its runs were `mlflow_run_id`, its tracking `mlflow`."""
+    """A summary of format 1 in the words of format 2.
+
+    The section with `tracking_uri` and the trials' runs, `..._run_id`, were named after the product that has them.
+    """
     words = {"tracking_uri": "uri", "parent_run_id": "run_id"}
     tree = dict(tree) | {"format": FORMAT}
-    recorded = tree.pop("mlflow", None)
-    if isinstance(recorded, dict):
+    section = next((key for key, value in tree.items() if isinstance(value, dict) and "tracking_uri" in value), None)
+    if section is not None:
+        recorded = tree.pop(section)
         named = {words.get(key, key): value for key, value in recorded.items()}
         tree["tracking"] = named | {"pending": named.get("pending") or 0}
     if isinstance(tree.get("trials"), list):
         tree["trials"] = [
-            {"run_id" if key == "mlflow_run_id" else key: value for key, value in trial.items()}
+            {"run_id" if key.endswith("_run_id") else key: value for key, value in trial.items()}
             if isinstance(trial, dict)
             else trial
             for trial in tree["trials"]

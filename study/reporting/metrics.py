@@ -10,7 +10,7 @@ from trainables.report import Correlation, Metric
 
 
 @dataclass(frozen=True)
-class Metrics:
+class DeclaredMetrics:
     """Looks up what is said of a metric, whatever split stands before its name; of others it knows the name alone."""
 
     declared: Mapping[str, Metric]
@@ -18,7 +18,8 @@ class Metrics:
     def label(self, key: str) -> str:
         """Its name for readers.
 
-        >>> Metrics({"size": Metric(label="Size", meaning="")}).label("test.size"), Metrics({}).label("a_at_10")
+        >>> metrics = DeclaredMetrics({"size": Metric(label="Size", meaning="")})
+        >>> metrics.label("test.size"), metrics.label("a_at_10")
         ('test Size', 'a@10')
         """
         *split, name = key.split(".")

@@ -18,7 +18,7 @@ from study.protocol.states import TrialState
 from study.protocol.summary import StudySummary, TrialSummary
 from study.reporting import pseudo_values, resampling
 from study.reporting.formatting import at, enumerate_words, p_value
-from study.reporting.metrics import Metrics
+from study.reporting.metrics import DeclaredMetrics
 from study.reporting.significance import LEVEL, Mean, crossed, holm, mean
 from trainables.report import Correlation
 
@@ -28,7 +28,7 @@ class Compared(Protocol):
 
     summary: StudySummary
     trials: tuple[TrialSummary, ...]
-    metrics: Metrics
+    metrics: DeclaredMetrics
     metric: str
     more: bool
     parameter: str

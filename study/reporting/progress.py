@@ -7,7 +7,7 @@ from collections.abc import Callable
 from study.protocol.states import TrialState
 from study.protocol.summary import StudySummary
 from study.reporting.formatting import ended, share
-from study.reporting.metrics import Metrics
+from study.reporting.metrics import DeclaredMetrics
 
 
 class Progress:
@@ -16,12 +16,12 @@ class Progress:
     def __init__(self, parameter: str, objective: str, total: int, clock: Callable[[], float]) -> None:
         self.parameter, self.objective, self.total = parameter, objective, total
         self.clock, self.started = clock, clock()
-        self.metrics = Metrics({})
+        self.metrics = DeclaredMetrics({})
         self._before: int | None = None
 
     def update(self, summary: StudySummary) -> None:
         """Take note of a summary; trials that have ended in the first one are none of this launch."""
-        self.metrics = Metrics(summary.metrics)
+        self.metrics = DeclaredMetrics(summary.metrics)
         if self._before is None:
             self._before = ended(summary)
 

@@ -17,7 +17,7 @@ from study.protocol.folder import StudyFolder
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import TrialSummary, read
 from study.reporting.formatting import at, best_trial, number, objective, reported
-from study.reporting.metrics import Metrics
+from study.reporting.metrics import DeclaredMetrics
 from study.reporting.paired import contrasts
 from study.reporting.significance import LEVEL, Mean, holm, over_items
 from trainables.errors import told
@@ -74,7 +74,7 @@ class Findings:
         self.storage = storage
         self.summary = read(storage.summary)
         self.trials = self.summary.trials
-        self.metrics = Metrics(self.summary.metrics)
+        self.metrics = DeclaredMetrics(self.summary.metrics)
         self.parameter = self.summary.parameter
         self.plane = self.summary.plane
         self.metric, self.more = objective(self.summary)

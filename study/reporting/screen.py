@@ -32,7 +32,7 @@ from study.reporting.formatting import (
     steps,
     why,
 )
-from study.reporting.metrics import Metrics
+from study.reporting.metrics import DeclaredMetrics
 from study.reporting.progress import Progress
 from study.reporting.table import TICK_S, TableView
 from study.terminal import View
@@ -208,7 +208,7 @@ def _result(summary: StudySummary) -> str:
     if best is None:
         return no_result(summary)
     metric, _ = objective(summary)
-    key, metrics = reported(best, metric), Metrics(summary.metrics)
+    key, metrics = reported(best, metric), DeclaredMetrics(summary.metrics)
     split = "validation " if key == metric else ""
     figures = [f"{split}{metrics.label(key)} {metrics.show(key, best.values.get(key))}"]
     if key != metric:

@@ -14,7 +14,7 @@ from typing import Any
 from study.protocol.folder import EvaluationFolder
 from study.protocol.summary import StudySummary, TrialSummary
 from study.reporting.formatting import at, difference, p_value
-from study.reporting.metrics import Metrics
+from study.reporting.metrics import DeclaredMetrics
 from study.reporting.significance import LEVEL, Mean, holm, over_items
 from trainables.evaluation.metrics import declared
 from trainables.evaluation.suites import Suite
@@ -147,7 +147,7 @@ def _page(
     values: Mapping[int, Mapping[str, Mapping[str, float]]],
     compared: Sequence[Compared],
 ) -> str:
-    metrics = Metrics(declared(suite.metrics) | dict(summary.metrics))
+    metrics = DeclaredMetrics(declared(suite.metrics) | dict(summary.metrics))
     lines = [f"# {summary.study} on {suite.name}", ""]
     datasets = [dataset.name for dataset in suite.datasets]
     for metric in values[trials[0].number][datasets[0]]:

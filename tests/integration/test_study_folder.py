@@ -36,7 +36,7 @@ from study.protocol.summary import Tracking, read
 from study.reporting.page import write as write_report
 from study.spec import load
 from study.tracking.mlflow_runs import State
-from study.uris import absolute_uri
+from study.uris import DEFAULT_TRACKING, absolute_uri
 from trainables.checkpoints import Checkpoints, newest_attempt, problem_of
 from trainables.errors import FINISHED, INTERRUPTED, WRONG
 
@@ -123,7 +123,7 @@ def moved(finished: Path, folder: Path) -> None:
 
 def tracked(storage: Path) -> None:
     """Put into the summary that the default tracking store has everything."""
-    told = Tracking(uri=absolute_uri(run.DEFAULT_TRACKING), experiment="tiny", run_id="a run")
+    told = Tracking(uri=absolute_uri(DEFAULT_TRACKING), experiment="tiny", run_id="a run")
     summary = read(storage / "summary.json").model_copy(update={"tracking": told})
     (storage / "summary.json").write_text(summary.text())
 

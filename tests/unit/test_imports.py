@@ -109,3 +109,16 @@ def test_circles_and_layers_of_imports_of_every_kind(tmp_path: Path) -> None:
     assert found["some.two"] == {"some.three": {"function"}}
     assert circles(found) == [["some.one", "some.three", "some.two"]]
     assert layers(found) == [["some", "some.lowest"], ["some.one", "some.three", "some.two"], ["some.top"]]
+
+
+def test_mlflow_is_named_only_where_it_is_spoken_to() -> None:
+    """In study/tracking and in what tells URIs apart; elsewhere in the help of an option alone."""
+    named = {
+        f"{where}: {line.strip()}"
+        for path in SOURCES
+        if (where := path.relative_to(ROOT).as_posix()).startswith("study/")
+        if not where.startswith("study/tracking/") and where != "study/uris.py"
+        for line in path.read_text().splitlines()
+        if "mlflow" in line and not line.strip().startswith("help=")
+    }
+    assert named == set()

@@ -10,7 +10,7 @@ import pytest
 import synthetic_study as synthetic
 
 from study.protocol.folder import StudyFolder
-from study.reporting.metrics import Metrics
+from study.reporting.metrics import DeclaredMetrics
 from study.reporting.page import write as write_report
 from trainables.report import Correlation, Metric
 
@@ -26,7 +26,7 @@ DECLARED = {
 
 
 def test_what_is_declared_is_what_is_shown() -> None:
-    metrics = Metrics(DECLARED)
+    metrics = DeclaredMetrics(DECLARED)
     assert (metrics.label("untrained.test.gain"), metrics.label("gain")) == ("untrained test Gain", "Gain")
     assert (metrics.show("test.bytes", 1234.56), metrics.show("gain", 0.43149)) == ("1,234.6", "0.431")
     assert metrics.show("bytes", None) == "–"
@@ -36,7 +36,7 @@ def test_what_is_declared_is_what_is_shown() -> None:
 
 
 def test_sizes_are_those_of_the_metric_on_the_same_split() -> None:
-    metrics = Metrics(DECLARED)
+    metrics = DeclaredMetrics(DECLARED)
     assert metrics.sizes("test.gain") == {4: "test.gain_4", 8: "test.gain_8"}
     assert metrics.sizes("bytes") == {}
     assert metrics.correlation("test.gain_8").kind == "rank"
