@@ -10,7 +10,7 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from study import run
+from study import request, run
 from study.ledger import inputs, moved, optuna_study
 from study.ledger.ledger import Ledger
 from study.ledger.space import explore
@@ -430,7 +430,7 @@ def test_a_dry_run_says_what_moved_and_what_is_begun_again(here, capsys) -> None
     wanted = ("--set", f"train.source={here}/pairs.jsonl")
 
     def begun() -> Ledger:
-        _, _, profile, asked = run.requested(run.parser().parse_args(["splade_k_search", *wanted]))
+        _, _, profile, asked = request.requested(run.parser().parse_args(["splade_k_search", *wanted]))
         return Ledger("splade_k_search", profile, asked, StudyFolder(storage))
 
     ledger = begun()

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
-from study import run, spec
+from study import request, run, spec
 from study.submission import package
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +49,7 @@ def test_rayjob_runs_a_study_that_exists_on_storage_that_all_nodes_mount(manifes
     assert (python, dash, module) == ("python", "-m", "study.run")
     options = run.parser().parse_args(words)
     assert options.address == "auto"
-    run.requested(options)
+    request.requested(options)
     cluster = job["rayClusterSpec"]
     workers = cluster["workerGroupSpecs"]
     for group in (cluster["headGroupSpec"], *workers):
