@@ -35,7 +35,7 @@ walk node find path join split word token model train loss step score rank query
 WORDS = VOCABULARY.split()
 TEXTS = [" ".join((WORDS * 4)[i : i + 4 + (7 * i) % 9]) for i in range(24)]
 LONG = " ".join(WORDS[(i * i) % len(WORDS)] for i in range(200))
-"""Longer than any text that the recipes take."""
+"""A text that is longer than any that the recipes take."""
 QUERY, DOCUMENT, POSITIONS = 8, 24, 64
 
 SHAPE: dict[str, Any] = {
@@ -83,11 +83,12 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
     "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
 }  # fmt: skip
-"""What single architectures need besides, or otherwise; sizes stand to each other as in their published models."""
+"""Architecture -> values that it needs beyond those of `SHAPE`, or instead of them; sizes stand to each other as in its
+published models."""
 
 
 def names() -> list[str]:
-    """Of all masked-LM architectures of the installed transformers."""
+    """Names of all masked-LM architectures of the installed transformers."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
     return sorted(MODEL_FOR_MASKED_LM_MAPPING_NAMES)

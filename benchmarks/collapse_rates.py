@@ -41,7 +41,7 @@ def recorded(storage: Path):
 
 
 def rules_of(trainer: str, config, facts: dict[str, str]):
-    """Those that the recipe itself applied."""
+    """The collapse rules that the recipe itself applied."""
     rules = importlib.import_module(f"{trainers.package_of(trainer)}.rules").rules
     if trainer == "splade":
         return rules(config, int(facts["vocabulary"]))

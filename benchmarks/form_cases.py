@@ -19,7 +19,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "graded": [{"sentence1": f"one {i}", "sentence2": f"naïve 漢字 {i}", "label": i} for i in range(3)],
 }
 COLUMN = {"pairs": "positive", "texts": "text", "graded": "sentence2"}
-"""One that must hold a text."""
+"""Reader -> a column that must hold a text."""
 
 SAME, REFUSED = "same", "refused"
 
@@ -32,7 +32,7 @@ class Case:
     reader: str
     make: Callable[[Path], str]
     expected: str | int
-    """SAME content as the plain form has, so many records, or REFUSED."""
+    """What must come of the form: SAME (the content of the plain form), a number of records, or REFUSED."""
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -185,7 +185,7 @@ def _columns() -> Iterator[Case]:
 
 
 def _data_sets() -> Iterator[Case]:
-    """What the library `datasets` opens."""
+    """Cases of what the library `datasets` opens."""
     for reader, rows in ROWS.items():
         splits = {"train": rows, "validation": rows, "test": rows}
 
@@ -279,7 +279,7 @@ def _collection(**files: bytes | str | None) -> Callable[[Path], str]:
 
 
 def _collections() -> Iterator[Case]:
-    """Folders in BEIR layout, read whole and in slices; the two must agree."""
+    """Cases of folders in BEIR layout, read whole and in slices; the two must agree."""
 
     def case(form: str, expected: str | int, files: dict[str, bytes | str | None]) -> Case:
         return Case(form, "collection", _collection(**files), expected)
@@ -378,7 +378,7 @@ def _collections() -> Iterator[Case]:
 
 
 def _published() -> Iterator[Case]:
-    """Ids of `ir_datasets`, made here."""
+    """Ids of `ir_datasets` whose data are made here."""
     docs = "".join(f"d{i}\tnaïve 漢字 {i}\n" for i in range(4))
     asked = "".join(f"q{i}\task {i}\n" for i in range(3))
     judged = "".join(f"q{i} 0 d{i} {i + 1}\n" for i in range(3))

@@ -16,7 +16,7 @@ BACKBONES = (
     "Alibaba-NLP/gte-en-mlm-base", "FacebookAI/roberta-base", "answerdotai/ModernBERT-base",
     "jhu-clsp/ettin-encoder-150m",
 )  # fmt: skip
-"""The seven of arXiv 2606.18811."""
+"""The seven backbones of arXiv 2606.18811."""
 GRID = (1 / 64, 1 / 8, 1 / 2, 1, 2, 4, 8, 32, 128)
 
 

@@ -51,7 +51,7 @@ def patience(url: str) -> dict[str, object]:
 
 
 def kind_of(path: Path) -> str:
-    """What is there instead of a file."""
+    """What is at a path that should be a file and is none, in words."""
     if path.is_dir():
         return "a folder"
     return "something else" if path.exists() else "a link to nothing"

@@ -80,7 +80,7 @@ class Resources(Section):
     gpus_per_worker: NonNegativeFinite = 0
     """GPUs that a worker holds, or a share of one; 0 trains on the CPU."""
     gpu_hour_price: NonNegativeFinite | None = None
-    """In whatever currency; what trials cost is shown with it."""
+    """Price of a GPU-hour, in whatever currency; the cost of trials is then shown in it, too."""
     placement: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = "PACK"
     """How Ray lays a gang over nodes: on few or on many of them; STRICT takes one node for all, or one for each."""
     accelerator: str | None = None

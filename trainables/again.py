@@ -62,7 +62,7 @@ def check(record: TrainingRecord, facts: Mapping[str, Any], workers: int) -> Non
 
 
 def notes(record: TrainingRecord, workers: int) -> list[str]:
-    """Why the result may not be the same to the last bit, a sentence each."""
+    """The reasons why the result may differ from the recorded one in its last bits, a sentence each."""
     now = {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in PACKAGES}
     told = [
         f"{name} was {then}, now {now.get(name)}: figures may differ by rounding"
@@ -106,7 +106,7 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _name(key: str, facts: Mapping[str, Any]) -> str:
-    """`train (pairs.jsonl)`, say."""
+    """The name of an input for people, such as `train (pairs.jsonl)`."""
     part = key.removesuffix(".identity")
     called = next((facts[f"{part}.{kind}"] for kind in ("data", "collection") if f"{part}.{kind}" in facts), None)
     return f"{part} ({called})" if called else part

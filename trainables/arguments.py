@@ -1,4 +1,4 @@
-"""Command lines, as far as they are alike."""
+"""What all command lines of the project have in common."""
 
 from __future__ import annotations
 

@@ -38,12 +38,12 @@ class Interval:
     low: float
     high: float
     over: str
-    """What it holds for: `200 queries`."""
+    """What the interval was computed over, such as `200 queries`."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the card that somebody else has to say."""
+    """A part of the card that the caller writes, such as the answer of a study."""
 
     title: str
     text: str
@@ -172,7 +172,7 @@ def _header(
 
 
 def _datasets(config: TrainerConfig) -> list[str]:
-    """Names on the hub of what it was trained with."""
+    """Names on the hub of the data sets that the model was trained with."""
     found = []
     for key, place in paths.places(config).items():
         value = paths.value_of(config, key)
@@ -229,7 +229,7 @@ def _data_of(record: TrainingRecord, split: str, graded: bool) -> str:
 
 
 def _of_split(record: TrainingRecord, split: str, before: str = "") -> dict[str, float]:
-    """Metric -> value on one split; `before` is `untrained.` for those before the first step."""
+    """Metric -> value on one split; with `before` = `untrained.`, the values from before the first step."""
     prefix = before + ("test." if split == "test" else "")
     found = {name.removeprefix(prefix): v for name, v in record.values.items() if name.startswith(prefix)}
     return {name: value for name, value in found.items() if "." not in name}

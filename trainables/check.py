@@ -31,11 +31,12 @@ HERE = str(Path(__file__).resolve().parent)
 DOING = "doing: "
 
 TEXTS, DOCUMENTS = 2, 10
-"""Put through the model, the longest and the strangest that there are."""
+"""How many texts and documents are put through the model: the longest and the strangest ones."""
 READ = 200
 """Texts of each input that the tokenizer is tried on."""
 INDIFFERENT = ("steps", "evaluate_every", "checkpoint_every", "threads", "collapse")
-"""Settings that decide nothing of whether a backbone can take its inputs; nor do real numbers."""
+"""Settings that have no bearing on whether a backbone can take its inputs; neither have settings that are real
+numbers."""
 
 
 def main(name: str, text: str, changes: str = "[{}]") -> int:
@@ -60,7 +61,7 @@ def main(name: str, text: str, changes: str = "[{}]") -> int:
 
 
 def distinct(config: TrainerConfig, changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of changes to the config one of each kind, those of one backbone together.
+    """One change of each kind from `changes` to the config, those of one backbone together.
 
     Two are of a kind where they differ in real numbers and in `INDIFFERENT` settings only.
     """

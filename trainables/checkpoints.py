@@ -126,7 +126,7 @@ class Checkpoints:
         return None if result is None else self._own(result, path)
 
     def _own(self, result: dict[str, Any], where: Path | str) -> dict[str, Any]:
-        """A result without its study's id, after a look at that."""
+        """The result without the study's id, once that id has been checked; raises `Foreign` for another one."""
         self._check_owner(result, where)
         return {key: value for key, value in result.items() if key != "study"}
 

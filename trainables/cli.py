@@ -95,7 +95,7 @@ class _Asked:
     seed: int
     folder: Path
     record: TrainingRecord | None
-    """Of the model that is trained again, if that is asked for."""
+    """The record of the model that is trained again, or None for a new training."""
 
 
 def _asked(name: str, base: TrainerConfig, options: argparse.Namespace) -> _Asked:
@@ -174,7 +174,7 @@ def _train(name: str, run: _Asked, world_size: int, attempt: int):
 
 
 def _next_attempt(folder: Path) -> int:
-    """Makes the folder, and the number of this attempt in it."""
+    """Make the folder, and return the number of this attempt in it."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):
         return newest_attempt(folder) + 1

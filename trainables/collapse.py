@@ -1,9 +1,7 @@
-"""Collapse on loss signals: pure rules over the history of a stage -> a verdict.
-
-A rule sees what the history sums up and says why the run is hopeless, or nothing. It keeps no state, and the
-history is in every checkpoint: a resumed run is judged as an undisturbed one, and every rank reaches the same verdict.
-A trend is judged against the noise of its signal.
-"""
+"""The rules that find a run collapsed: pure functions from the history of a stage to a verdict. A rule reads the
+summary of the signals that a `History` keeps, and returns the reason why the run is hopeless, or None. It keeps no
+state, and the history is in every checkpoint: a resumed run is judged as an undisturbed one, and every rank reaches the
+same verdict. A trend is judged against the noise of its signal."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ SURE = 2.0
 
 
 def non_finite(history: History) -> str | None:
-    """A loss or gradient that is NaN or infinite now; no later step can mend it."""
+    """Stops a run whose loss or gradient is NaN or infinite now; no later step can mend it."""
     for name in ("loss", "grad_norm"):
         value = history.now.get(name, 0.0)
         if not math.isfinite(value):
@@ -46,10 +44,8 @@ def judge(history: History, rules: Sequence[Rule]) -> str | None:
 
 
 def unless_improving(metric: str, window: int, rule: Rule) -> Rule:
-    """`rule`, but for a run whose `metric` on validation data has just been better than ever: that is no collapse.
-
-    What was measured up to two windows ago counts, the time that a trend is judged on.
-    """
+    """The rule `rule`, except that it never stops a run whose `metric` on validation data has recently been better than
+    ever. "Recently" is the last two windows, the steps that a trend is judged on."""
 
     def judged(history: History) -> str | None:
         return None if history.improves(metric, 2 * history.window(window)) else rule(history)
@@ -59,28 +55,28 @@ def unless_improving(metric: str, window: int, rule: Rule) -> Rule:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A signal over a window and over the one before."""
+    """Medians of a signal over the newest window and over the window before it."""
 
     now: float
     before: float
     error: float
-    """Standard error of their difference, from how much neighbouring blocks differ."""
+    """Standard error of the difference between the two windows, from how much neighbouring blocks differ."""
 
     def falls(self) -> bool:
-        """Beyond its noise."""
+        """Whether the signal falls by more than its noise explains."""
         return self.now + SURE * self.error < self.before
 
     def stays(self, share: float = FALLING) -> bool:
-        """Surely above `share` of what it was: what the noise may hide is no such fall."""
+        """Whether the signal is surely above `share` of what it was: a fall that may be noise does not count as one."""
         return self.now - SURE * self.error > share * self.before
 
     def reaches(self, level: float, windows: float) -> bool:
-        """Whether it comes below `level` within so many windows at its present pace."""
+        """Whether the signal comes below `level` within so many windows at its present pace."""
         return self.now - (self.before - self.now) * windows < level
 
 
 def trend(history: History, name: str, window: int) -> Trend:
-    """Of a signal that was measured in both windows."""
+    """The trend of a signal over the last two windows; None where one of them lacks a measurement."""
     parts = [[block.middle for block in history.past(name, window, ago)] for ago in (window, 0)]
     steps = [abs(b - a) for part in parts for a, b in pairwise(part)]
     # For normal noise 1.4826 times the median deviation is the standard deviation, a difference of two has sqrt(2)
@@ -122,10 +118,9 @@ def at_chance(
 
 
 def guessing(history: History, *, window: int, grace: float, deadline: float, queries: int) -> str | None:
-    """An in-batch loss that stays that of guessing, with a ranking that is a matter of chance.
-
-    One that is above chance and ranks better has settled in a poor optimum: to be ended by comparison, if at all.
-    """
+    """Stops a run whose in-batch loss stays at the level of guessing while its ranking is a matter of chance, too. A
+    run with such a loss that ranks better than chance has settled in a poor optimum: the pruner may end it by
+    comparison with other trials."""
     if history.done < max(2 * window, grace) or ranks(history, window, queries):
         return None
     chance = math.log(history.typical("candidates", window))
@@ -135,26 +130,23 @@ def guessing(history: History, *, window: int, grace: float, deadline: float, qu
 
 
 def ranks(history: History, window: int, queries: int) -> bool:
-    """Whether positives rank first more often than guessing explains, over `window` steps of so many queries.
-
-    Half as often again as by guessing at least: in long windows the smallest preference would be significant.
-    """
+    """Whether, over `window` steps of so many queries, positives rank first more often than guessing explains. They
+    must do so at least half as often again as by guessing: in long windows the smallest preference would be
+    significant."""
     guess = 1 / history.typical("candidates", window)
     luck = 2 * math.sqrt(guess * (1 - guess) / (window * queries))
     return accuracy(history, window) > guess + max(luck, guess / 2)
 
 
 def accuracy(history: History, window: int) -> float:
-    """Share of positives that rank first, over `window` steps."""
+    """Share of positives that rank first, from 0 to 1, over the last `window` steps."""
     return fmean(block.mean for block in history.past("accuracy", window))
 
 
 def one_point(least: int, spread: float) -> Rule:
-    """Embeddings that have all become the same direction: their similarities carry nothing any more.
-
-    So it is where their mean squared distance from their centre, at length 1, the signal `spread`, has been below
-    `spread` for a window of at least `least` steps.
-    """
+    """Stops a run whose embeddings all point in one direction, so that their similarities say nothing any more. That is
+    the case where the signal `spread`, the mean squared distance of the embeddings, scaled to length 1, from their
+    centre, has been below `spread` for a window of at least `least` steps."""
 
     def rule(history: History) -> str | None:
         window = history.window(least)
@@ -172,5 +164,5 @@ def one_point(least: int, spread: float) -> Rule:
 
 
 def warm(warmup: float, steps: int) -> int:
-    """Steps of the learning rate's warm-up, which no verdict on a loss comes before the end of."""
+    """Number of steps in which the learning rate warms up; no loss is judged before they are over."""
     return round(warmup * steps)

@@ -27,7 +27,7 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """`true` for a number would be 1 without a word."""
+        """Refuse `true` where a number is wanted, which would silently become 1."""
         if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation is not bool:
             raise ValueError("true and false are for keys that are on or off")
         return value
@@ -39,7 +39,8 @@ class Optimiser(Section):
     lr: PositiveFinite = 1e-3
     """The highest learning rate, which warm-up ends at."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
-    """How the learning rate falls from there to the last step: linearly to 0, as half a cosine to 0, or not at all."""
+    """How the learning rate falls from its highest value to the last step: linearly to 0, as half a cosine to 0, or not
+    at all."""
     warmup: Fraction = 0.1
     """Share of all steps over which the learning rate rises linearly from 0."""
     weight_decay: NonNegativeFinite = 0.01
@@ -51,7 +52,7 @@ class Optimiser(Section):
     epsilon: PositiveFinite = 1e-8
     """AdamW's bound for the denominator."""
     max_grad_norm: PositiveFinite = 1.0
-    """Gradients, all parameters taken together, are scaled down to this length."""
+    """The longest that the gradient of all parameters together may be (L2 norm); a longer one is scaled down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class StepCost:
     steps: int
     tokens: int
     projected: int = 0
-    """Of these, those whose states are projected onto the vocabulary."""
+    """Tokens of the step whose states are projected onto the vocabulary."""
 
 
 class TrainerConfig(Section):

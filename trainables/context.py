@@ -28,7 +28,8 @@ class Context:
     """Where this replicate's checkpoints, result and model go."""
     device: torch.device
     store: str | None = field(default=None, kw_only=True)
-    """URI of an object store where they go instead; `folder` is a working copy then."""
+    """URI of an object store that the replicate's files go to; `folder` is then a working copy. None keeps them in
+    `folder`."""
     study: str | None = field(default=None, kw_only=True)
     """Id of the study that the replicate belongs to; None for a run of its own."""
     attempt: int = 1

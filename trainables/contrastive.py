@@ -27,14 +27,14 @@ class ContrastiveBatch:
     """
 
     examples: list[Example]
-    """Of the global batch, each with as many negatives as were asked for."""
+    """The examples of the global batch, each with as many negatives as were asked for."""
     queries: list[str]
-    """This rank's; so are the documents."""
+    """The queries of this rank."""
     documents: list[str]
     targets: torch.Tensor
     """(queries,) column of each query's positive among all documents."""
     excluded: torch.Tensor
-    """(queries, documents), see `false_negatives`."""
+    """Documents that are no negatives of a query, (queries, documents) bool; see `false_negatives`."""
     candidates: float
     """Mean number of documents that a query is compared with."""
 
@@ -129,7 +129,7 @@ def ranking_signals(scores: torch.Tensor, batch: ContrastiveBatch) -> dict[str, 
 
 
 def _without(scores: torch.Tensor, excluded: torch.Tensor | None) -> torch.Tensor:
-    """-inf where a candidate is excluded."""
+    """The scores with -inf where a candidate is excluded."""
     return scores if excluded is None else scores.masked_fill(excluded, float("-inf"))
 
 

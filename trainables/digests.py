@@ -13,7 +13,7 @@ from typing import Any
 
 
 def file_digest(path: Path) -> str:
-    """Of a file's bytes.
+    """Digest of a file's bytes.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile() as file:
@@ -25,7 +25,7 @@ def file_digest(path: Path) -> str:
 
 
 def text_digest(text: str) -> str:
-    """Of a text in UTF-8.
+    """Digest of a text in UTF-8.
 
     >>> text_digest("")[:12]
     'e3b0c44298fc'
@@ -34,7 +34,7 @@ def text_digest(text: str) -> str:
 
 
 def json_digest(value: Any) -> str:
-    """Of a JSON value, whatever the order of its keys.
+    """Digest of a JSON value, whatever the order of its keys.
 
     >>> json_digest({"a": 1, "b": [2]}) == json_digest({"b": [2], "a": 1}) == text_digest('{"a":1,"b":[2]}')
     True
@@ -43,7 +43,7 @@ def json_digest(value: Any) -> str:
 
 
 def lines_digest(lines: Iterable[str]) -> str:
-    r"""Of lines, each with its end.
+    r"""Digest of lines, each followed by a newline.
 
     >>> lines_digest(["a", "b"]) == text_digest("a\nb\n")
     True
@@ -55,7 +55,7 @@ def lines_digest(lines: Iterable[str]) -> str:
 
 
 def rows_digest(rows: Iterable[Any]) -> str:
-    r"""Of JSON values, one a line.
+    r"""Digest of JSON values, one on each line.
 
     >>> rows_digest([["a", 1], "b"]) == text_digest('["a",1]\n"b"\n')
     True
@@ -64,7 +64,7 @@ def rows_digest(rows: Iterable[Any]) -> str:
 
 
 def parts_digest(parts: Iterable[str]) -> str:
-    """Of texts in order, each told from its neighbours by its length.
+    """Digest of texts in order; each goes in with its length, so that ("a", "b") differs from ("ab",).
 
     >>> parts_digest(["a", "b"]) == parts_digest(["ab"])
     False

@@ -128,7 +128,8 @@ def _locate(backbone: str) -> str:
 
 
 def _not_opened(backbone: str) -> str:
-    """Of a name it is said that no folder is called so: it may be a path with a mistake in it."""
+    """The refusal of a backbone that does not open; for a hub name it adds that no folder has this name, because it may
+    be a mistyped path."""
     if backbone in MODEL.keywords or MODEL.parts(backbone) is not None:
         return "does not open"
     near = near_path(Path.cwd() / backbone)
@@ -156,7 +157,7 @@ def check_lengths(
 
 
 def tokenize(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int, device: torch.device) -> Tokens:
-    """Cut to `length` tokens, special tokens included, and padded to the longest."""
+    """Tokens of the texts, each cut to `length` tokens, special ones included, and padded to the longest."""
     encoded = tokenizer(
         cut(tokenizer, texts, length), truncation=True, max_length=length, padding=True, return_tensors="pt",
         return_token_type_ids=False,
@@ -176,7 +177,8 @@ def autocast(precision: Literal["auto", "float32", "bf16"], device: torch.device
 
 
 def computed_in(precision: Literal["auto", "float32", "bf16"], device: torch.device) -> Literal["float32", "bf16"]:
-    """What `precision` comes to on `device`; ValueError as `autocast`."""
+    """The precision that forward passes have on `device`, with `auto` decided; ValueError where bf16 is asked of a GPU
+    that has none."""
     able = device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
     if precision == "bf16" and not able:
         name = torch.cuda.get_device_name(device)
@@ -212,7 +214,7 @@ class TextEncoder:
     model: Any
     tokenizer: Any
     config: Any
-    """With `query_length`, `document_length` and `precision`."""
+    """The trainer's config, which has `query_length`, `document_length` and `precision`."""
     device: torch.device
 
     @property
@@ -249,7 +251,7 @@ def export(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: P
 
 @dataclass(frozen=True, slots=True)
 class Prefixes:
-    """What is put before queries, documents, and texts that are neither."""
+    """Texts that are put before queries, before documents, and before texts that are neither."""
 
     query: str
     document: str

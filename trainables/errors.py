@@ -6,9 +6,9 @@ import errno
 from pathlib import Path
 
 MENDED = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE}
-"""What the system refuses until somebody does something about it."""
+"""Numbers of OSErrors that last until somebody does something about them, such as a full disk."""
 PASSING = ("ray", "sqlalchemy")
-"""Libraries whose errors are those of processes and servers, which come back."""
+"""Libraries whose errors are about processes and servers, which may be back a moment later."""
 
 
 FINISHED, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
@@ -64,7 +64,7 @@ def failure(error: BaseException, details: Path | None = None) -> str:
 
 
 def _short(name: str, most: int = 300) -> str:
-    """A name that is too long for the system is too long for a sentence."""
+    """A file name as a sentence can show it: cut where it is too long for the system."""
     return name if len(name) <= most else f"{name[:most]}..."
 
 

@@ -22,7 +22,7 @@ BLOCKS = 100
 
 
 class Block(NamedTuple):
-    """One signal over the steps of a block."""
+    """The summary of one signal over the steps of a block."""
 
     middle: float
     """Median: healthy runs have single steps of 20 times their usual loss."""
@@ -78,7 +78,7 @@ class History:
             known.append((step, value))
 
     def then(self, stage: str, steps: int) -> History:
-        """The history of the stage that follows; evaluations go on."""
+        """A new history for the stage that follows; it keeps the evaluations made so far."""
         following = History(stage, steps, self.before + self.done)
         following._evaluations = self._evaluations
         return following
@@ -110,7 +110,7 @@ class History:
         return bool(earlier and later) and max(later) > max(earlier)
 
     def state(self) -> dict[str, Any]:
-        """Itself as JSON values."""
+        """The whole history as JSON values."""
         return {
             "stage": self.stage, "steps": self.steps, "before": self.before, "done": self.done,
             "blocks": self._blocks, "open": self._open, "evaluations": self._evaluations,

@@ -42,6 +42,7 @@ def retrieval(config: RetrievalConfig) -> Prepared:
 
 
 def prepared(facts: dict[str, str], baselines: dict[str, dict[str, float]], notes: Iterable[str]) -> Prepared:
-    """With each note once, whatever number of splits it comes from, and all of them among the facts."""
+    """What was read of the inputs; each note is kept once, however many splits it comes from, and put among the
+    facts."""
     once = tuple(dict.fromkeys(notes))
     return Prepared(facts | ({"data.notes": "; ".join(once)} if once else {}), baselines, once)

@@ -32,7 +32,7 @@ def of(place: Place, value: str) -> str:
 
 
 def _beside(path: Path) -> str:
-    """Of a folder, or of the folder that a file lies in."""
+    """The licence that a folder, or the folder of a file, states: in its card or in a file named LICENSE."""
     folder = path if path.is_dir() else path.parent
     found = _declared(folder / CARD)
     if found:
@@ -43,7 +43,7 @@ def _beside(path: Path) -> str:
 
 
 def _in_cache(name: str, kind: str) -> str | None:
-    """Of what was downloaded from the hub before, where its card was, too."""
+    """The licence in the card of what was downloaded from the hub before; None where its card was not."""
     from huggingface_hub import try_to_load_from_cache
 
     found = try_to_load_from_cache(name, CARD, repo_type=kind)
@@ -51,7 +51,7 @@ def _in_cache(name: str, kind: str) -> str | None:
 
 
 def _declared(card: Path) -> str | None:
-    """`license` in the header of a card."""
+    """The entry `license` in the header of a card; None where there is none."""
     if not card.is_file():
         return None
     from huggingface_hub import ModelCard

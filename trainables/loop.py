@@ -153,7 +153,8 @@ class _Run:
         self.per_item: dict[str, dict[str, dict[str, float]]] = {}
         self.unsent: list[Record] = []
         self.unsure: list[Record] = []
-        """Handed over, but perhaps not on record yet: with the unsent ones, what a checkpoint must carry."""
+        """Records that were handed over, but may not have reached the journal: a checkpoint must carry them and the
+        unsent ones."""
         self.seconds = self.step_seconds = 0.0
         self.started = self.last_report = time.monotonic()
 
@@ -319,7 +320,7 @@ class _Run:
         log.info("carrying on from step %d", self.step)
 
     def _history(self, saved: Any) -> History:
-        """As a checkpoint holds it; one of an earlier release holds the signals of every step."""
+        """The history in a checkpoint; a checkpoint of an earlier release has the signals of every step instead."""
         if not isinstance(saved, list):
             return History.restored(saved)
         stage, place = self.config.stage_of(self.step - 1)

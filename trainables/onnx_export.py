@@ -22,7 +22,7 @@ from trainables.card import ONNX
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 TOLERANCE = 1e-3
-"""Of a graph's outputs against the model's: absolute, and relative to the largest of them."""
+"""Largest difference allowed between the outputs of graph and model: absolute, and relative to the largest output."""
 TEXTS = ("open a file", "read every line of a file, parse it as json, and collect what is found in a list")
 
 
@@ -85,7 +85,8 @@ class _Output(nn.Module):
 
 
 def _compare(path: Path, model: Any, tokenizer: Any, output: str) -> None:
-    """On texts of other numbers and lengths than it was made with, so that what was taken for a constant shows."""
+    """Compare graph and model on other numbers and lengths of texts than the graph was made with, so that a size that
+    was taken for a constant shows."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])

@@ -88,7 +88,8 @@ def check(config: BaseModel) -> None:
 
 
 def check_value(key: str, place: Place, value: Any, section: Any = None) -> None:
-    """The same for one value; `section` is the part of a config that it belongs to."""
+    """ValueError that names the key unless all that one value names by a path is there, and of the right kind;
+    `section` is the part of a config that the value belongs to."""
     if isinstance(value, str):
         try:
             place.check(value, section)

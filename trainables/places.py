@@ -45,7 +45,7 @@ class Place:
     """
 
     accepted: str
-    """All of these, to people."""
+    """What the key accepts, in words for people."""
     look: Look | None = None
     """None for a folder of the platform's own, which need not be there."""
     keywords: tuple[str, ...] = ("embedded",)
@@ -209,4 +209,4 @@ PairSource = Annotated[str, PAIRS]
 CollectionSource = Annotated[str, COLLECTION]
 Folder = Annotated[str, Place("a folder", keywords=())]
 Text = Annotated[str, NoPath()]
-"""Names of columns and splits, prefixes and the like."""
+"""The type of keys that hold no path: names of columns and splits, prefixes and the like."""

@@ -63,7 +63,7 @@ class Recipe(Protocol):
         ...
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        """AdamW groups; a tied matrix appears once."""
+        """The groups of parameters for AdamW; a tied matrix appears once."""
         ...
 
     def batch(self, step: int) -> Any:
@@ -111,11 +111,11 @@ class Encoder(Protocol):
         ...
 
     def queries(self, texts: list[str]) -> Any:
-        """On the device, of the kind that `scorer` knows: (texts, dim) for `scoring.DENSE`."""
+        """Vectors of queries on the device, of the kind that `scorer` knows: (texts, dim) for `scoring.DENSE`."""
         ...
 
     def documents(self, texts: list[str]) -> Any:
-        """As `queries`."""
+        """Vectors of documents on the device, of the same kind as those of `queries`."""
         ...
 
 

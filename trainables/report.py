@@ -19,11 +19,11 @@ class Correlation(Section):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     kind: Literal["linear", "rank"]
-    """Pearson's, or Spearman's."""
+    """`linear` is Pearson's correlation, `rank` is Spearman's."""
     one: str
-    """Key of `Evaluation.per_item`."""
+    """Key of `Evaluation.per_item` with the first value of each item."""
     other: str
-    """Another one."""
+    """Key of `Evaluation.per_item` whose values the first ones are correlated with."""
 
 
 class Metric(Section):
@@ -48,7 +48,7 @@ class Metric(Section):
     """The metric that this is a part of, at one `size` of it, as of a prefix of an embedding: reports draw and test
     arms at every size. Its parent is the mean over sizes."""
     size: int | None = None
-    """The size that it is a part of `of` at."""
+    """The size at which the metric is a part of `of`, such as the length of a prefix."""
     correlation: Correlation | None = None
     """What it is of its items' values; None for the mean of those under its own name in `Evaluation.per_item`, where
     there are any."""

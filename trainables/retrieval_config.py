@@ -30,7 +30,7 @@ class RetrievalConfig(TrainerConfig):
 
     @property
     def batch_tokens(self) -> int:
-        """Of a global batch at most: queries, positives and hard negatives."""
+        """Most tokens that a global batch may have: queries, positives and hard negatives."""
         return self.batch_size * (self.query_length + self.document_length * (1 + self.hard_negatives))
 
     @property

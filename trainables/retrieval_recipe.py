@@ -31,7 +31,7 @@ class RetrievalRecipe:
     def __init__(
         self, config: Any, context: RecipeContext, encoder: TextEncoder, sampler: BatchSampler, retrieval: Retrieval
     ) -> None:
-        """`encoder` is of the model that is trained."""
+        """Take the parts of the recipe; `encoder` encodes with the very model that is trained."""
         self.config, self.context, self.encoder = config, context, encoder
         self.model: Any = encoder.model
         self.tokenizer = encoder.tokenizer

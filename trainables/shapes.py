@@ -20,9 +20,9 @@ class Shape:
     vocabulary: int
     gated: bool = False
     embedding: int | None = None
-    """Width of the token embeddings where it is not that of the states."""
+    """Width of the token embeddings where it differs from that of the states, else None."""
     shared: bool = False
-    """Whether all layers are one."""
+    """Whether all layers share the parameters of one."""
 
     @property
     def layer(self) -> int:
@@ -31,7 +31,7 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """Of the layers and the token embeddings, which the head shares."""
+        """Number of parameters of the layers and of the token embeddings, which the head shares."""
         layers = self.layer * (1 if self.shared else self.layers)
         return layers + self.vocabulary * (self.embedding or self.hidden)
 
@@ -56,7 +56,7 @@ KNOWN = {
     "cl-nagoya/ruri-v3-130m": Shape(19, 512, 2048, 102_400, gated=True),
     "cl-nagoya/ruri-v3-30m": Shape(10, 256, 1024, 102_400, gated=True),
 }
-"""Of the hub's models that profiles name, from their config.json."""
+"""Shapes of the models on the hub that profiles name, from their config.json."""
 
 
 def shape_of(backbone: str) -> Shape | None:

@@ -91,7 +91,8 @@ class StoredCheckpoints(Checkpoints):
         return None if result is None else self._own(result, f"{self.store.uri} result.json")
 
     def _check_owner(self, content: dict[str, Any], where: Path | str) -> None:
-        """The store's folder is named by the study's id; what was written before files carried it is the study's."""
+        """Raise `Foreign` for content of another study. Content without an id was written before files carried one, and
+        is this study's, whose id the store's folder is named by."""
         if "study" in content:
             super()._check_owner(content, where)
 
@@ -103,7 +104,7 @@ class StoredCheckpoints(Checkpoints):
         return self.store.has(f"{name}/manifest.json")
 
     def _stored_steps(self) -> list[str]:
-        """Step folders, the newest first; of the same step that of the newest attempt first."""
+        """Names of the step folders, the newest step first and, within a step, the newest attempt first."""
         found = (name for name in self.store.folders() if name.startswith("step-"))
         return sorted(found, key=lambda name: (_step(name), int(name.rpartition(".")[2])), reverse=True)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FILE = "training.json"
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
-"""Whose versions may change a result."""
+"""Packages whose versions may change a result."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,17 @@ class TrainingRecord:
 
     trainer: str
     config: dict[str, Any]
-    """All of it but the cache; paths are absolute."""
+    """The whole config but for the cache; paths are absolute."""
     seed: int
     stage: str | None
     """The stage that ends with this model; None for the last one."""
     step: int
     workers: int
     threads: int
-    """torch's, of each worker."""
+    """Threads of torch in each worker."""
     device: str
     precision: str
-    """That forward passes were computed in, those of the evaluation included; the weights are float32."""
+    """The precision of the forward passes, those of the evaluation included; the weights are float32."""
     versions: dict[str, str]
     facts: dict[str, Any]
     """What the recipe said of its inputs, their identities first of all, and the loop of the model before its first
@@ -62,7 +62,7 @@ class TrainingRecord:
         step: int,
         stage: str | None,
     ) -> TrainingRecord:
-        """That of the replicate which is trained in this process just now."""
+        """The record of the replicate that is trained in this process just now."""
         import torch
 
         from trainables.encoders import computed_in
@@ -86,7 +86,7 @@ class TrainingRecord:
 
     @classmethod
     def read(cls, folder: Path) -> TrainingRecord:
-        """That of an exported model; ValueError where the folder has none that can be read."""
+        """The record of an exported model; ValueError where the folder has none that can be read."""
         path = folder / FILE
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
@@ -110,7 +110,7 @@ def trainer_of(config: TrainerConfig) -> str:
 
 
 def _name(device: torch.device) -> str:
-    """What computed, as far as its results depend on it."""
+    """Name of the hardware that computes, as far as results depend on it: the GPU, or the kind of CPU."""
     import torch
 
     if device.type == "cuda":

@@ -37,7 +37,8 @@ from trainables.digests import text_digest
 log = logging.getLogger(__name__)
 
 PINNED = 0.001
-"""Of the resource that the head node has one of: pins the small processes of a study there."""
+"""Amount that each small process of a study takes of the resource that only the head node has, which pins it there; the
+node has 1."""
 
 OWN_CLUSTER = {
     # One machine, one user, a few minutes: no usage report, no event export, nobody who takes nodes away.
@@ -64,9 +65,9 @@ LOOK_EVERY_S = 1.0
 SOCKET_BYTES = 107
 """Linux's limit for the path of a Unix socket."""
 BELOW = len("/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
-"""Bytes that Ray puts behind the name of its folder."""
+"""Bytes that the path of Ray's longest socket has behind the name of Ray's folder."""
 RANDOM = 8
-"""Characters that `tempfile` puts behind a prefix."""
+"""Bytes that `tempfile` puts behind a prefix to make a name."""
 
 
 class Unreachable(ValueError):
@@ -216,7 +217,7 @@ class LedgerActor(Ledger):
     """A ledger that is opened by a call: what an actor raises while it is made arrives as the text of a traceback."""
 
     def __init__(self) -> None:
-        """Not open yet."""
+        """Make an actor whose ledger is not open yet."""
 
     def open(self, **arguments: Any) -> None:
         Ledger.__init__(self, **arguments)
@@ -229,7 +230,7 @@ class LedgerSearcher(Searcher):
         super().__init__(metric="trial", mode="max")
         self.ledger, self.setting, self.resources = ledger, setting, setting.resources
         self.running: dict[str, HandOut] = {}
-        """Tune's id -> what runs under it."""
+        """Tune's id of a trial -> the trial that the ledger handed out."""
         self.room, self.looked, self.asked = 0, -math.inf, False
         self.nothing_left, self.asked_ledger = False, -math.inf
 
@@ -249,7 +250,7 @@ class LedgerSearcher(Searcher):
         return {"number": handed.number, "ticket": handed.ticket, "setting": self.setting}
 
     def _room(self) -> int:
-        """Trials at a time, looked up anew every `LOOK_EVERY_S`: nodes come and go."""
+        """How many trials may run at a time, looked up anew every `LOOK_EVERY_S` seconds, because nodes come and go."""
         if time.monotonic() - self.looked < LOOK_EVERY_S:
             return self.room
         wanted, here = self.resources, alive()

@@ -28,8 +28,9 @@ log = logging.getLogger(__name__)
 OWN_FAILURES = 3
 """Lost workers, and failed starts of a gang, that a trial survives on a cluster of the study's own."""
 SHARED_FAILURES = 30
-"""The same where nodes come and go: a node that is lost takes workers with it, and a start that finds no room fails
-after three minutes. A node that Ray was told will be taken away counts as neither."""
+"""Lost workers, and failed starts of a gang, that a trial survives on a cluster whose nodes come and go: a node that is
+lost takes workers with it, and a start that finds no room fails after three minutes. A node that Ray was told will be
+taken away counts as neither."""
 
 
 def ledger_handle(actor: ActorName) -> Any:
@@ -154,7 +155,8 @@ def _train(begun: Assignment, number: int, resources: Resources, rank: int, worl
 
 
 def _told(ended: loop.Outcome, stored: bool) -> Outcome:
-    """What the ledger is told of it; values per item only where they are `stored` by it, and not in the folder."""
+    """The outcome of a replicate as the ledger is told it; values per item go along only where the ledger has to store
+    them (`stored`), because no folder does."""
     return Outcome(
         state=ReplicateState(ended.state),
         reason=ended.reason,

@@ -55,5 +55,5 @@ def _views(storage: StudyFolder) -> list[Path]:
 
 
 def _there(*paths: Path) -> list[Path]:
-    """A link to nothing is there, too."""
+    """Those of the paths that exist; a link to nothing counts as existing."""
     return [path for path in paths if os.path.lexists(path)]

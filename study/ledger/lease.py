@@ -82,12 +82,12 @@ class Holder:
 
     @property
     def here(self) -> bool:
-        """Whether it is, or was, a process of this machine."""
+        """Whether the holder is, or was, a process of this machine."""
         return self.machine == _machine()
 
     @property
     def gone(self) -> bool:
-        """Whether it is known to have ended."""
+        """Whether the holder is known to have ended."""
         return self.here and (self.begun is None or _begun(self.pid) != self.begun)
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ class _Row:
 
     epoch: int
     holder: Holder | None
-    """None after a release."""
+    """The head that holds the lease; None after a release."""
     renewed: float
     silent_s: float
     left_s: float

@@ -76,7 +76,7 @@ class Begun:
         return f"{what} was {then}, now {now}"
 
     def _same(self, place: Place, old: Any, new: Any, contents: Mapping[str, str]) -> bool:
-        """Whether the files are the same, or, where nothing is on record, the place is."""
+        """Whether two values name the same files; where no content is on record, whether they name the same place."""
         if self.contents is not None and old in self.contents:
             return self.contents[old] == contents.get(new)
         return old == new or _place(place, old) == _place(place, new)
@@ -101,7 +101,7 @@ def as_begun(study: Study, begun: Begun) -> Study:
 
 
 def as_now(config: TrainerConfig, moves: Moves) -> TrainerConfig:
-    """A trial's config with the names of now."""
+    """A trial's config with the names that its inputs have now."""
     values = {key: paths.value_of(config, key) for key in moves}
     return paths.renamed(config, {key: moves[key].get(value, value) for key, value in values.items()})
 

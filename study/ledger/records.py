@@ -83,7 +83,7 @@ class Records:
         )  # fmt: skip
 
     def replicate_ended(self, row: Row, replicate: int, outcome: Outcome) -> None:
-        """A replicate among several; where there is one alone, it ends with its trial."""
+        """A replicate of a trial that has several has ended; a single one ends with its trial."""
         if self.spec.replicates > 1:
             self._end(row.number, replicate, outcome.state, outcome.reason, outcome.values, outcome.step)
 
@@ -110,7 +110,7 @@ class Records:
         step: int,
         attempts: int | None = None,
     ) -> None:
-        """Nothing happens where that end is there already."""
+        """Write that something has ended, unless the journal has that end already."""
         if self.journal.ended(trial, replicate):
             return
         entries: list[Entry] = []

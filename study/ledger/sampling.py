@@ -53,7 +53,7 @@ class Sampler(optuna.samplers.BaseSampler):
         return {name: found for name, found in explore(self._spec).items() if not found.single()}
 
     def _searched(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> int:
-        """The trial's place among those that are neither controls nor points; negative for these."""
+        """The trial's place, from 0, among the trials that are searched; negative for controls and points."""
         return place_of(study, trial.number) - len(self._spec.controls) - len(self._spec.points)
 
     def _point(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Row:
     """Why the running trial was told to stop for good; a resumed one is told again."""
     values: dict[str, float] = field(default_factory=dict)
     replicates: list[Replicate] = field(default_factory=list)
-    """Those that have ended, in order."""
+    """The replicates that have ended, in the order of their seeds."""
     step: int = 0
     """Newest step of the replicate in progress."""
     attempts: int = 0
@@ -55,16 +55,16 @@ class Row:
     used: float = 0.0
     """Worker-seconds that gangs of earlier attempts were held."""
     trained: float = 0.0
-    """Worker-seconds inside the loop."""
+    """Worker-seconds that were spent inside the training loop."""
     saved: float = 0.0
     """Worker-seconds that ending early did not spend, at the trial's own pace."""
     checkpoint: str | None = None
-    """A path in the study's folder, or a URI."""
+    """The newest checkpoint or finished model: a path in the study's folder, or a URI."""
     retry_of: int | None = None
     control: bool = False
-    """Whether it is an arm to compare with, outside the search."""
+    """Whether the trial is a control: an arm to compare with, outside the search."""
     refused: bool = False
-    """Whether it failed before its start, because no trial can run with its parameters."""
+    """Whether the trial failed before its start, because no trial can run with its parameters."""
     hashes: dict[str, dict[str, str]] = field(default_factory=dict)
     """Replicate -> digests of its initialisation and data order."""
     latest: dict[str, float] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Row:
 
 
 def _numbers(values: Mapping[str, float | None]) -> dict[str, float]:
-    """Stored values; null is a number that is not finite."""
+    """The values as they are stored, with NaN for null: JSON has no number that is not finite."""
     return {name: math.nan if value is None else value for name, value in values.items()}
 
 

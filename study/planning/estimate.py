@@ -16,7 +16,7 @@ UTILISATION = 0.35
 STATE = 12
 """Bytes of a parameter in a checkpoint: the weight and two moments in float32."""
 HELD = 16
-"""The same on a GPU, with the gradient."""
+"""Bytes of a parameter in a GPU's memory: the weight, two moments and the gradient in float32."""
 
 
 def estimate(study: Study) -> list[str]:
@@ -50,7 +50,7 @@ def _of(study: Study, point: dict) -> TrainerConfig:
 
 
 def _operations(config: TrainerConfig, shapes: dict[str, Shape | None]) -> float:
-    """Of a replicate's training: a backward pass costs two forward passes."""
+    """Floating-point operations of a replicate's training; a backward pass counts as two forward passes."""
     shape = shapes[config.backbone]
     assert shape is not None
     return sum(3 * part.steps * shape.forward(part.tokens, part.projected) for part in config.step_costs)

@@ -54,22 +54,22 @@ class ReplicateFolder:
 
     @property
     def result(self) -> Path:
-        """How the replicate ended."""
+        """The file that says how the replicate ended."""
         return self.path / RESULT
 
     @property
     def model(self) -> Path:
-        """The finished model."""
+        """The folder of the finished model."""
         return self.path / MODEL
 
     @property
     def attempt(self) -> Path:
-        """Number of the attempt that may write here."""
+        """The file with the number of the attempt that may write here."""
         return self.path / ATTEMPT
 
     @property
     def used(self) -> bool:
-        """Whether it holds something of use: a result, or a checkpoint, be it damaged."""
+        """Whether the folder holds something of use: a result, or a checkpoint, even a damaged one."""
         return self.result.exists() or bool(step_folders(self.path))
 
     def stamped(self) -> list[Path]:
@@ -88,7 +88,7 @@ class TrialFolder:
         return ReplicateFolder(self.path / f"{_REPLICATE}{number}")
 
     def replicates(self) -> list[ReplicateFolder]:
-        """Those that are there, by name."""
+        """The replicates whose folders are there, sorted by name."""
         return [ReplicateFolder(path) for path in sorted(self.path.glob(f"{_REPLICATE}*"))]
 
     @property
@@ -97,7 +97,7 @@ class TrialFolder:
         return self.path / f"{_REPLICATE}*"
 
     def newest(self) -> Path | None:
-        """The checkpoint or finished model that the trial has come to; None before the first."""
+        """The newest checkpoint or finished model of the trial; None before the first checkpoint."""
         for replicate in reversed(self.replicates()):
             if steps := step_folders(replicate.path):
                 return steps[0]
@@ -117,22 +117,22 @@ class WorkFolder:
 
     @property
     def lock(self) -> Path:
-        """Held by the command."""
+        """The file that the command holds a lock on."""
         return self.path / "lock"
 
     @property
     def cache(self) -> Path:
-        """What can be made again."""
+        """A folder for what can be made again."""
         return self.path / "cache"
 
     @property
     def logs(self) -> Path:
-        """What nobody reads while all goes well."""
+        """A folder for logs, which nobody reads while all goes well."""
         return self.path / "logs"
 
     @property
     def driver_log(self) -> Path:
-        """What libraries print into the command's own process."""
+        """The file for what libraries print into the command's own process."""
         return self.logs / "driver.log"
 
     def ray_logs(self, launch: str) -> Path:
@@ -141,7 +141,7 @@ class WorkFolder:
 
     @property
     def scratch(self) -> Path:
-        """What Ray Tune and Ray Train write, for the time of a launch."""
+        """A folder for what Ray Tune and Ray Train write during a launch."""
         return self.path / "ray"
 
 
@@ -150,15 +150,15 @@ class EvaluationFolder(WorkFolder):
     """What full evaluations of a study's trials write."""
 
     def figures(self, suite: str) -> Path:
-        """All figures of a suite."""
+        """The file with all figures of a suite."""
         return self.path / f"{suite}.json"
 
     def page(self, suite: str) -> Path:
-        """Its tables, to be read."""
+        """The page with the tables of a suite, for readers."""
         return self.path / f"{suite}.md"
 
     def result(self, suite: str, dataset: str, trial: int, replicate: int) -> Path:
-        """What one replicate reaches on one collection."""
+        """The file with the metrics of one replicate on one collection."""
         return self.path / suite / dataset / f"{trial_name(trial)}-{_REPLICATE}{replicate}.json"
 
 
@@ -168,12 +168,12 @@ class StudyFolder(WorkFolder):
 
     @property
     def ledger_lock(self) -> Path:
-        """Held by the ledger, which may outlive a launch that was killed."""
+        """The file that the ledger holds a lock on; the ledger may outlive a launch that was killed."""
         return self.path / "ledger.lock"
 
     @property
     def database(self) -> Path:
-        """The ledger, where it is kept in the folder."""
+        """The database of the ledger, where it is kept in the folder."""
         return self.path / "ledger.db"
 
     @property
@@ -183,22 +183,22 @@ class StudyFolder(WorkFolder):
 
     @property
     def identity(self) -> Path:
-        """Whose folder it is, and where it was when it was last used."""
+        """The file that says whose folder this is, and where it was when it was last used."""
         return self.path / "study.json"
 
     @property
     def journal(self) -> Path:
-        """Every event and every logged step."""
+        """The journal: every event and every logged step."""
         return self.path / "journal.jsonl"
 
     @property
     def summary(self) -> Path:
-        """The study as it stands."""
+        """The file `summary.json`: the study as it stands."""
         return self.path / "summary.json"
 
     @property
     def tracking(self) -> Path:
-        """How far the journal has been replayed into the tracking store."""
+        """The file that says how far the journal has been replayed into the tracking store."""
         return self.path / "tracking.json"
 
     @property
@@ -207,7 +207,7 @@ class StudyFolder(WorkFolder):
         return self.path / "report.html"
 
     def figure(self, name: str) -> Path:
-        """A figure of the report."""
+        """The PNG of a figure of the report."""
         return self.path / f"{name}.png"
 
     def figures(self) -> list[Path]:
@@ -216,11 +216,11 @@ class StudyFolder(WorkFolder):
 
     @property
     def check_log(self) -> Path:
-        """What the check of the inputs prints."""
+        """The file for what the check of the inputs prints."""
         return self.logs / "check.log"
 
     def trial_log(self, number: int) -> Path:
-        """What the workers of a trial log."""
+        """The file for what the workers of a trial log."""
         return self.logs / f"{trial_name(number)}.log"
 
     @property
@@ -302,7 +302,7 @@ class StudyFolder(WorkFolder):
         return str(next((end for end in ends if end.exists()), path))
 
     def traces(self) -> list[Path]:
-        """What a study has left in the folder that a new one would take for its own."""
+        """What a study has left in the folder and a new study would take for its own."""
         return [
             path
             for path in (self.identity, self.journal, self.summary, self.database, self.trials)

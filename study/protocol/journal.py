@@ -31,7 +31,7 @@ from typing import Any, ClassVar, TypeVar
 from study.protocol.states import ReplicateState, StudyStatus, TrialState
 
 FORMAT = 2
-"""What is written; a journal with a higher one is refused."""
+"""The format that is written; a journal of a higher one is refused."""
 
 Ending = TrialState | ReplicateState | StudyStatus
 Record = dict[str, Any]
@@ -89,7 +89,7 @@ class TrialBegun:
     trial: int
     name: str | None = None
     replicates: int = 1
-    """How many it has."""
+    """How many replicates the trial has."""
     params: dict[str, Any] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     time: int

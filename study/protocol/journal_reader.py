@@ -1,4 +1,5 @@
-"""A journal as those follow it who keep their place in bytes; its writer is `study.ledger.journal.Journal`."""
+"""Following a journal that grows, from a place that the reader keeps in bytes. The writer is
+`study.ledger.journal.Journal`."""
 
 from __future__ import annotations
 

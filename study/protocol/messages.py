@@ -42,7 +42,7 @@ class Assignment:
     seeds: tuple[int, ...]
     """One for each replicate."""
     folder: str
-    """Of the trial, in the study's storage folder."""
+    """The trial's folder, in the study's storage folder."""
     store: str | None
     """URI of an object store that keeps what the trial writes instead, or None."""
 
@@ -60,12 +60,12 @@ class Outcome:
     """Split -> metric -> query or pair id -> value, where the ledger has to store it, else None."""
     seconds_per_step: float = 0.0
     seconds: float = 0.0
-    """In the loop, over all attempts."""
+    """Seconds that the replicate has spent in the training loop, over all attempts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActorName:
-    """By which the ledger's actor is found in the cluster."""
+    """The name by which the ledger's actor is found in the cluster."""
 
     name: str
     namespace: str

@@ -57,14 +57,14 @@ class WorkerSeconds(_Part):
 
 
 class GpuHours(_Part):
-    """The same cost in GPU-hours."""
+    """Cost of all trials in GPU-hours: hours that gangs were held, each counted once for every GPU."""
 
     used: float = 0.0
-    """0 where trials hold no GPU."""
+    """GPU-hours that gangs were held, over all attempts; 0 where trials hold no GPU."""
     saved: float = 0.0
-    """What ending early did not spend."""
+    """GPU-hours that ending early did not spend, at each trial's own pace."""
     price: float | None = None
-    """Of one GPU-hour, in whatever currency; null where the study names none."""
+    """Price of one GPU-hour, in whatever currency; null where the study names none."""
 
 
 class Tracking(_Part):
@@ -95,9 +95,9 @@ class TrialSummary(_Part):
     """One parameter set of the study."""
 
     number: int
-    """Trials are counted from 0."""
+    """Number of the trial, from 0."""
     state: TrialState
-    """What has become of it."""
+    """What has become of the trial."""
     reason: str | None = None
     """Why it is in this state, where there is more to say."""
     params: Mapping[str, Any]
@@ -105,7 +105,7 @@ class TrialSummary(_Part):
     values: Values = {}
     """Metric -> mean over replicates; `test.`, `untrained.` and `untrained.test.` stand before a name."""
     replicates: tuple[ReplicateSummary, ...] = ()
-    """Those that have ended, in the order of their seeds."""
+    """The replicates that have ended, in the order of their seeds."""
     steps: int = 0
     """Training steps done, over all replicates."""
     planned_steps: int
@@ -115,9 +115,9 @@ class TrialSummary(_Part):
     saved_worker_seconds: float = 0.0
     """Worker-seconds that ending early did not spend, at its own pace."""
     gpu_hours: float = 0.0
-    """The same as `worker_seconds` in GPU-hours; 0 where it holds no GPU."""
+    """GPU-hours that its gangs were held; 0 where the trial holds no GPU."""
     attempts: int = 0
-    """Gangs that took it over."""
+    """Number of gangs that took the trial over, one after the other."""
     run_id: str | None = None
     """Its run on the tracking server; null until the server has it."""
     checkpoint: str | None = None
@@ -126,7 +126,7 @@ class TrialSummary(_Part):
     retry_of: int | None = None
     """The failed trial that this one runs again, or null."""
     control: bool = False
-    """Whether it is an arm to compare with, outside the search."""
+    """Whether the trial is a control: an arm to compare with, outside the search."""
     latest: Values = {}
     """Newest training loss and validation metrics."""
 
@@ -135,11 +135,11 @@ class StudySummary(_Part):
     """A whole study."""
 
     format: Literal[2] = 2
-    """Of this document; a version of the platform reads its own and lower ones."""
+    """Format of this document; a version of the platform reads its own and lower ones."""
     study: str
     """Name of the study, NAME.PROFILE for another than the default profile."""
     id: str
-    """Of this study, which no other has."""
+    """Id of this study, which no other study has."""
     profile: str
     """The profile that was run."""
     status: StudyStatus
@@ -169,9 +169,9 @@ class StudySummary(_Part):
     trials: tuple[TrialSummary, ...]
     """All trials by number."""
     worker_seconds: WorkerSeconds
-    """What the study has cost."""
+    """What the study has cost in worker-seconds."""
     gpu_hours: GpuHours = GpuHours()
-    """The same in GPU-hours."""
+    """What the study has cost in GPU-hours."""
     wall_seconds: float = 0.0
     """Seconds that the study has run, over all launches."""
     metrics: Mapping[str, Metric] = {}

@@ -107,7 +107,7 @@ def _figure(findings: Findings) -> str:
 
 
 def over(mean: Mean) -> str:
-    """What an interval of a mean holds for.
+    """What the interval of a mean was computed over, in words.
 
     >>> over(Mean(0.4, 0.3, 0.5, 0.01, 200)), over(Mean(0.4, 0.3, 0.5, 0.01, 200, seeds=3))
     ('200 queries', '3 seeds × 200 queries')
@@ -117,7 +117,7 @@ def over(mean: Mean) -> str:
 
 
 def _against_controls(findings: Findings) -> str:
-    """What was searched against the arms that stand beside the search."""
+    """How the best trial of the search compares with each control."""
     told = []
     for c in findings.comparisons:
         if c.kind != "control":
@@ -132,7 +132,8 @@ def _against_controls(findings: Findings) -> str:
 
 
 def _against_untrained(findings: Findings) -> str:
-    """Training against none; the test is part of the family that the report's table corrects for."""
+    """How the best trial compares with the best untrained model; the test is one of those that the report's table
+    corrects for."""
     trial = findings.best_untrained()
     if trial is None:
         return ""

@@ -15,10 +15,10 @@ from study.protocol.states import TrialState
 from study.protocol.summary import GpuHours, StudySummary, TrialSummary, WorkerSeconds
 
 STATES = (*(state for state in TrialState if state.ended), TrialState.INTERRUPTED, TrialState.RUNNING)
-"""In the order in which they are counted."""
+"""The states of trials, in the order in which reports count them."""
 
 _METHODS = {"bm25": "BM25"}
-"""Of comparison, that need no training: their names for readers where these are others."""
+"""Methods of comparison that need no training -> their names for readers, where these differ."""
 
 
 def number(value: Any) -> float | None:
@@ -207,7 +207,7 @@ def steps(trial: TrialSummary) -> str:
 
 
 def share(trial: TrialSummary) -> float:
-    """Of its planned steps, those done."""
+    """Share of a trial's planned steps that are done, from 0 to 1."""
     return min(1.0, trial.steps / trial.planned_steps) if trial.planned_steps else 0.0
 
 

@@ -16,7 +16,8 @@ class DeclaredMetrics:
     declared: Mapping[str, Metric]
 
     def label(self, key: str) -> str:
-        """Its name for readers.
+        """Name of a metric for readers.
+
 
         >>> metrics = DeclaredMetrics({"size": Metric(label="Size", meaning="")})
         >>> metrics.label("test.size"), metrics.label("a_at_10")
@@ -27,7 +28,7 @@ class DeclaredMetrics:
         return named(key) if found is None else " ".join([*split, found.label])
 
     def show(self, key: str, value: float | None) -> str:
-        """A value of it for readers."""
+        """A value of a metric as readers see it."""
         found = self.declared.get(key.rpartition(".")[2])
         if value is None or found is None or found.decimals is None:
             return show(value)
@@ -39,18 +40,19 @@ class DeclaredMetrics:
         return {metric.label: metric.meaning for metric in found if metric is not None}
 
     def more(self, key: str) -> bool:
-        """Whether more of it is better; so it is of what nothing is said of."""
+        """Whether a larger value of a metric is better; where nothing is declared of the metric, it is."""
         found = self.declared.get(key.rpartition(".")[2])
         return found is None or found.direction == "maximize"
 
     @property
     def cost(self) -> str | None:
-        """What effectiveness is paid for with, where the recipe reports such a thing."""
+        """The metric of what effectiveness costs, such as the operations of a search; None where the recipe reports
+        none."""
         return next((name for name, metric in self.declared.items() if metric.cost), None)
 
     @property
     def columns(self) -> list[str]:
-        """Those that the table of trials shows beside the objective and the cost."""
+        """The metrics that the table of trials shows beside the objective and the cost."""
         return [name for name, metric in self.declared.items() if metric.column]
 
     def sizes(self, key: str) -> dict[int, str]:
@@ -60,6 +62,6 @@ class DeclaredMetrics:
         return dict(sorted((size, part) for size, part in parts if size is not None))
 
     def correlation(self, key: str) -> Correlation | None:
-        """What it is of the values of its items; None for their mean."""
+        """The correlation that a metric is of the values of its items; None where it is their mean."""
         found = self.declared.get(key.rpartition(".")[2])
         return None if found is None else found.correlation

@@ -48,7 +48,8 @@ def sections(findings: Findings, trial: TrialSummary, seed: int) -> list[Section
 def intervals(
     values: Mapping[str, float], items: Mapping[str, Items], metrics: Mapping[str, Metric]
 ) -> dict[str, Interval]:
-    """Of the figures on test queries or pairs, over these: Student's t; correlations by their pseudo-values.
+    """Confidence intervals of the figures on test queries or pairs, over these items: Student's t, for correlations on
+    their pseudo-values.
 
     `items` are those of each split, `metrics` what the recipe says of what it reports.
     """
@@ -68,7 +69,7 @@ def intervals(
 
 
 def _contributions(items: Items, parts: Mapping[str, Correlation | None]) -> np.ndarray | None:
-    """(items,) what each contributes to the mean of metrics; None where they were not kept."""
+    """What each item contributes to the mean of the metrics, (items,); None where values per item were not kept."""
     first, correlation = next(iter(parts.items()))
     ids = list(items.get(correlation.one if correlation else first, ()))
     found = contributions(items, parts, ids)

@@ -29,9 +29,9 @@ from trainables.files import write_whole
 FIGURES = ("parameter_curve", "matched_cost", "pareto", "loss_curves")
 """Functions of `study.reporting.plots`, and the names of their PNGs."""
 SEARCH_FIGURES = ("plane_map", "importances")
-"""The same of `study.reporting.search_plots`."""
+"""Functions of `study.reporting.search_plots`, and the names of their PNGs."""
 PAIRED_FIGURES = ("means", "differences")
-"""The same of `study.reporting.paired_plots`; their PNGs begin with `paired_`."""
+"""Functions of `study.reporting.paired_plots`; the names of their PNGs begin with `paired_`."""
 
 
 def write(storage: StudyFolder) -> Path:

@@ -48,12 +48,13 @@ class Effect:
     other: tuple[float, ...]
     low: float
     high: float
-    """95% interval of the mean difference over seeds, Student's."""
+    """Upper end of the 95% interval of the mean difference over seeds, by Student's t; `low` is the lower end."""
     sign_p: float
     permutation_p: float
     wilcoxon_p: float
     adjusted_p: float
-    """Holm over the sizes on the permutation test; that of the mean over sizes stands alone."""
+    """The p-value of the permutation test, corrected by Holm over the sizes; that of the mean over sizes is not
+    corrected."""
     crossed: tuple[float, float] | None
     """95% interval over seeds x test items, `significance.crossed`; None where items were not recorded."""
 
@@ -79,11 +80,11 @@ class Contrast:
     """One arm against the reference in one metric."""
 
     metric: str
-    """With its `test.` prefix where that was measured."""
+    """Key of the metric, with the prefix `test.` where it was measured on the test split."""
     name: str
-    """The metric's for readers."""
+    """Name of the metric for readers."""
     more: bool
-    """Whether more of it is better."""
+    """Whether a larger value of the metric is better."""
     reference: str
     other: str
     seeds: tuple[int, ...]

@@ -56,7 +56,7 @@ def parameter_curve(findings: Findings) -> bytes | None:
 
 
 Placed = Sequence[tuple[float, TrialSummary]]
-"""Trials with their places on the x axis."""
+"""Trials, each with its place on the x axis."""
 
 
 def _series(

@@ -156,7 +156,7 @@ class _Lines:
         yield f"{who} step {steps(trial)}: {self._named(value)}" + (f", loss {show(loss)}" if loss is not None else "")
 
     def _value(self, trial: TrialSummary) -> float | None:
-        """Of its newest evaluation, which may be one of an earlier attempt."""
+        """The objective's value at the trial's newest evaluation, which may be one of an earlier attempt."""
         return trial.latest.get(self.progress.objective)
 
     def _named(self, value: float) -> str:

@@ -12,7 +12,7 @@ from study.reporting.plot_style import BLUE, INK, STOPPED, drawing, png
 from study.reporting.results import Findings
 
 CELLS = 120
-"""Of the map's background along each axis."""
+"""Cells of the map's background along each axis."""
 REACH = 0.18
 """Width of the smoother, as a share of the range that the trials cover."""
 

@@ -82,7 +82,7 @@ def crossed(table: np.ndarray, value: float | None = None, confidence: float = 1
 
 
 def _student(centre: float, error: float, freedom: float, confidence: float) -> tuple[float, float, float]:
-    """Both ends of the interval, and the two-sided p of zero."""
+    """Both ends of the 95% interval by Student's t, and the two-sided p-value of the mean being zero."""
     from scipy.special import stdtr, stdtrit
 
     if error == 0:

@@ -42,9 +42,9 @@ class Compared:
     gap: Mean
     """Of the better one over the worse, with an interval over queries, or replicates and queries."""
     p: float
-    """Of ranx' paired Student test; over several replicates, of the interval's own."""
+    """The p-value of ranx' paired Student test; over several replicates, that of the interval."""
     adjusted_p: float
-    """Holm over all collections and pairs."""
+    """The p-value corrected by Holm over all collections and pairs of trials."""
 
     @property
     def distinct(self) -> bool:

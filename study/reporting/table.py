@@ -34,7 +34,7 @@ class Look:
 
     bars: bool
     parameters: bool
-    """All of them, not only the one that the study is about."""
+    """Whether all searched parameters are shown, not only the one that the study is about."""
     loss: bool
 
 

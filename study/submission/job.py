@@ -100,7 +100,8 @@ def build(options: argparse.Namespace) -> Job:
 
 
 def prefix(name: str, storage: StudyFolder) -> str:
-    """The same for each submission of one study in one storage folder, and different for any other.
+    """The beginning of the ids of a study's submissions: equal for all of one study in one storage folder, and
+    different for any other.
 
     >>> prefix("my study", StudyFolder(Path("/shared/studies/mine")))
     'my-study-441c3e'

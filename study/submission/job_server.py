@@ -19,10 +19,10 @@ from study import private_names
 from trainables.errors import told
 
 CONNECT_S, ANSWER_S, UPLOAD_S = 10.0, 30.0, 300.0
-"""How long a connection, an answer and the answer to an upload may take."""
+"""Seconds that a connection, an answer and the answer to an upload may take."""
 POLL_S = 1.0
 NOT_YET, NOT_YET_S = "try again later", 60.0
-"""What a server says that will have an answer in a while, and for how long it is asked again."""
+"""Words of a server that will have an answer in a while, and the seconds for which it is asked again."""
 LOST_FOR_S = 60.0
 """How long `follow` waits for a job server that does not answer."""
 

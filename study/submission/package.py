@@ -19,7 +19,7 @@ USER = "submitted"
 """Folder of the user's own search-space file on the cluster."""
 
 LIMIT = 500 * 2**20
-"""Bytes; Ray refuses an upload of 512 MiB and more, which it finds out only after packing it."""
+"""Bytes that the files may have in all. Ray refuses an upload of 512 MiB and more, but only after packing it."""
 
 
 def files(root: Path = ROOT, study_file: Path | None = None, trainer: str | None = None) -> dict[str, Path]:

@@ -46,7 +46,7 @@ class Finished:
 
     measurement: int
     settings: dict[str, Any]
-    """`Encoder.settings` of the workers."""
+    """The settings of the workers' encoder, see `Encoder.settings`."""
     result: Evaluation
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PARAM_CHARACTERS, TAG_CHARACTERS = 6000, 8000
-"""MLflow's limits."""
+"""Characters that MLflow takes for the value of a parameter and of a tag."""
 STUDY = "study"
 """Key of the parent run; a trial's is "3", a replicate's "3/0"."""
 REASON = "stop.reason"
@@ -118,7 +118,7 @@ def _named(entry: StudyBegun | TrialBegun | ReplicateBegun) -> dict[str, str]:
 
 
 def inherited(tags: Mapping[str, str]) -> dict[str, str]:
-    """Those of a study's tags that every run carries."""
+    """The tags of a study that every run carries."""
     return {name: text for name, text in tags.items() if name.startswith(OWN) and name != NAME}
 
 

@@ -14,7 +14,7 @@ from study.uris import sqlite_path, with_driver
 
 _RUNS = table("runs", column("run_uuid"), column("lifecycle_stage"))
 _TAGS = table("tags", column("run_uuid"), column("key"), column("value"))
-"""Of MLflow's own schema."""
+"""The columns that are read here of two tables of MLflow's own schema."""
 
 
 def run_tags(uri: str, run_id: str) -> dict[str, str] | None:

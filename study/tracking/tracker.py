@@ -61,7 +61,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0
 TRIES = 5
 """How often something is sent whose failure may be its own fault or a passing one."""
 METRICS_PER_BATCH = 1000
-"""MLflow's limit."""
+"""Metrics that MLflow takes in one request."""
 
 
 class _StoppedError(Exception):

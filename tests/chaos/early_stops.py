@@ -44,7 +44,7 @@ def held() -> list[str]:
 
 
 def working(mark: str) -> list[str]:
-    """Processes of trials; idle ones, which Ray keeps for whatever comes next, are nobody's."""
+    """Processes of trials; idle ones, which Ray keeps for whatever comes next, do not count."""
     busy = ("RayTrainWorker", "TrainController", "ImplicitFunc", "SynchronizationActor")
     return [name for name in launches.named(launches.marked(mark)) if any(word in name for word in busy)]
 

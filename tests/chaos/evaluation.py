@@ -45,7 +45,8 @@ SEED = 7
 SAMPLE_EVERY_S = 1.0
 LOOK_EVERY_S = 0.05
 TOLERANCE = 2e-6
-"""Of a cosine in float32: brute force encodes in another order, which pads differently."""
+"""Largest difference allowed between two cosines in float32: brute force encodes in another order, which pads
+differently."""
 GROWTH = 1.15
 """Memory in the second half over that between 10% and 50% at most; before that, processes start."""
 

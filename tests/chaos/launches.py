@@ -29,7 +29,7 @@ MARK = "CHAOS_LAUNCH"
 """Environment variable by which everything that a launch started is found, orphans included."""
 
 PATIENCE_S = 300.0
-"""For what takes seconds on an idle machine."""
+"""How long a check waits for what takes seconds on an idle machine."""
 
 STATUS = {"complete": "FINISHED", "pruned": "KILLED", "collapsed": "KILLED", "failed": "FAILED"}
 Step = tuple[int, int, int]
@@ -96,7 +96,7 @@ class Launch:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """A failed check must not leave a study running."""
+        """End the launch: a failed check must not leave a study running."""
         self.kill_all()
         self._screen.close()
         shutil.rmtree(self.temporary, ignore_errors=True)

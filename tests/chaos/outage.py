@@ -27,7 +27,8 @@ STEPS = 200
 LONGER = 4.0
 """How many times the longest step before may a step during the outage take; other work shares the cores."""
 ALLOWED_S = 2.0
-"""What a step may take in any case. A wait for the server would be one of its time-outs: 30 s and more."""
+"""Seconds that a step may take in any case. A wait for the server would last for one of its time-outs: 30 s and
+more."""
 
 
 class Server:

@@ -33,10 +33,10 @@ class CollapseLimits(Section):
     deadline: Fraction = 0.5
     """Share of all steps after which the ranking loss must be below chance or falling."""
     plateau: PositiveInt = 250
-    """Steps, those of the warm-up not counted, in which a ranking loss may stand at chance however short the run:
-    AnglE's first plateau was seen to take 100 to 220."""
+    """Steps after the warm-up in which a ranking loss may stay at chance, however short the run is: AnglE's first
+    plateau was seen to take 100 to 220 steps."""
     at_chance: Fraction = 0.995
-    """A ranking loss from this share of ln(1 + comparisons) on counts as chance."""
+    """A ranking loss of at least this share of ln(1 + comparisons) counts as chance."""
     spread: PositiveFinite = 1e-4
     """Embeddings whose mean squared distance from their centre, at length 1, is below this are one point."""
 
@@ -64,7 +64,7 @@ class Config(TrainerConfig):
     length: Annotated[int, Field(ge=3)] = 32
     """Tokens of a text, special ones and those of the prefix included."""
     prefix: Text = ""
-    """Put before both sentences of every pair."""
+    """Text put before both sentences of every pair."""
 
     scale: PositiveFinite = 5.0
     """Similarities are multiplied by this before they are ranked; the inverse of a temperature."""
@@ -77,8 +77,8 @@ class Config(TrainerConfig):
     in_batch_scale: PositiveFinite = 20.0
     """Cosines are multiplied by this in the in-batch term."""
     positive_label: Finite | None = None
-    """From this label on two sentences are alike for the in-batch term; None is four fifths up the range of the labels,
-    4 where they go from 0 to 5."""
+    """Two sentences with at least this label are alike for the in-batch term; None is four fifths up the range of the
+    labels, 4 where they go from 0 to 5."""
 
     data: PairData = PairData()
     retrieval: RetrievalData = RetrievalData()
@@ -119,7 +119,7 @@ class Config(TrainerConfig):
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """Of the prefixes in the loss, in the order of `dims`."""
+        """Weights of the prefixes in the loss, in the order of `dims`."""
         if not isinstance(self.dim_weights, str):
             return self.dim_weights
         power = {"equal": 0.0, "short": -0.5, "long": 0.5}[self.dim_weights]
@@ -127,7 +127,8 @@ class Config(TrainerConfig):
 
 
 def metrics(config: Config) -> dict[str, Metric]:
-    """See `trainables.recipe`. `spearman` is the mean over `dims`, `spearman_32` that of the prefix of 32."""
+    """The metrics that the recipe reports with `config`, by name. `spearman` is the mean over `dims`, `spearman_32`
+    that of the prefix of 32."""
     whole = {
         "spearman": Metric(label="Spearman", meaning="rank correlation of the cosine with the labels"),
         "pearson": Metric(label="Pearson", meaning="linear correlation of the cosine with the labels"),
@@ -147,7 +148,7 @@ def metrics(config: Config) -> dict[str, Metric]:
 
 
 def prepare(config: Config) -> Prepared:
-    """See `trainables.recipe`."""
+    """Read the inputs once before the first trial; ValueError where they cannot be used."""
     from trainables.angle.grading import grading
     from trainables.data.pairs import pair_sets
 

@@ -1,4 +1,4 @@
-"""From which label on two sentences are alike, and whether every term of the loss has pairs to work on."""
+"""The label at which two sentences begin to count as alike, and whether every term of the loss has pairs to work on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainables.data.labels import label_range
 from trainables.data.types import PairSet, Role
 
 ALIKE = 0.8
-"""Share of the range of the labels, from its lowest, from which on two sentences are alike."""
+"""Two sentences are alike where their label lies at least this share of the range above its lowest end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +18,11 @@ class Grading:
     """How the labels of a source are read."""
 
     alike: float
-    """From this label on two sentences are alike."""
+    """The lowest label of two sentences that are alike."""
     facts: dict[str, str]
-    """Ranges and numbers, for the record."""
+    """Ranges of the labels and numbers of pairs, for the record."""
     notes: tuple[str, ...]
-    """What is said before the first trial: a declared range that the training pairs do not reach."""
+    """Sentences for whoever starts the study, such as that the training pairs do not reach the declared range."""
 
 
 def grading(sets: Mapping[Role, PairSet], data: PairData, *, positive_label: float | None, in_batch: bool) -> Grading:

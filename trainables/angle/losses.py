@@ -91,7 +91,7 @@ class _Similarity(torch.autograd.Function):
 
 
 def _products(x: torch.Tensor, y: torch.Tensor, dims: tuple[int, ...], split: SplitMode | None) -> torch.Tensor:
-    """x . T y over every prefix, (P, rows)."""
+    """Inner products x . T y over every prefix, (P, rows)."""
     if split == "chunked":
         # The planes of a chunked prefix change with its length, so that no prefix can use the sums of another.
         return torch.stack([(x[:, :dim] * _turned(y[:, :dim], split)).sum(1) for dim in dims])
@@ -99,7 +99,7 @@ def _products(x: torch.Tensor, y: torch.Tensor, dims: tuple[int, ...], split: Sp
 
 
 def _prefix_sums(x: torch.Tensor, y: torch.Tensor, dims: tuple[int, ...]) -> torch.Tensor:
-    """x . y over every prefix, (P, rows), each coordinate used once."""
+    """Inner products x . y over every prefix, (P, rows); each coordinate is read once."""
     return torch.stack([(x[:, part] * y[:, part]).sum(1) for part in _parts(dims)]).cumsum(0)
 
 
@@ -133,7 +133,7 @@ def _turned(y: torch.Tensor, split: SplitMode | None, back: bool = False) -> tor
 
 
 def _parts(dims: tuple[int, ...]) -> list[slice]:
-    """Coordinates that each prefix has beyond the one before."""
+    """Slices of the coordinates that each prefix has beyond the one before it."""
     return [slice(start, end) for start, end in itertools.pairwise((0, *dims))]
 
 

@@ -100,7 +100,7 @@ class Encoder:
 
 
 def direction(embeddings: torch.Tensor, dim: int) -> torch.Tensor:
-    """Prefixes of `dim` coordinates (texts, dim), each at length 1."""
+    """The first `dim` coordinates of each embedding, scaled to length 1, (texts, dim)."""
     return F.normalize(embeddings[:, :dim], dim=1)
 
 
@@ -117,7 +117,7 @@ class Batch:
 
 
 class AngleRecipe:
-    """See `trainables.recipe.Recipe`."""
+    """The Matryoshka AnglE recipe as a `trainables.recipe.Recipe`."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ LEARNING = 0.98
 """An in-batch loss below this share of ln(batch size) is better than guessing."""
 
 ABOVE = 1.05
-"""A ranking loss from this share of chance on is no plateau, which lies at chance."""
+"""A ranking loss of at least this share of chance is above the plateau, which lies at chance."""
 
 
 def rules(config: Config) -> tuple[Rule, ...]:
@@ -30,12 +30,10 @@ def rules(config: Config) -> tuple[Rule, ...]:
     deadline = max(limits.deadline * steps, warmed + 2 * window)
 
     def at_chance(history: History) -> str | None:
-        """A ranking loss at or above chance past the deadline that does not fall.
-
-        At chance not before the plateau can be over: AnglE often draws all embeddings together first, stands there
-        for more than a hundred steps however many there are in all, because the order of two texts means nothing and
-        its similarity knows little else there, and then learns.
-        """
+        """Stops a run whose ranking loss, past the deadline, is at or above chance and does not fall. A loss at chance
+        is no reason before the plateau can be over: AnglE often draws all embeddings together first, where its
+        similarity tells two texts apart by little but their order, which means nothing. It stays there for more than a
+        hundred steps, however many there are in all, and then learns."""
         if history.done < deadline:
             return None
         ranking = trend(history, "ranking", window)

@@ -35,12 +35,13 @@ def example(row: Mapping[str, Any], data: TrainData, where: str) -> Example | No
 
 
 def no_column(row: Mapping[str, Any], name: str, key: str, where: str) -> ValueError:
-    """That there is no column `name`, which the configuration calls `key`."""
+    """The ValueError for a missing column `name`, which the configuration calls `key`."""
     return ValueError(f"{where}: no column {name!r} (for {key}); found are: {', '.join(map(str, row))}")
 
 
 def _negatives(row: Mapping[str, Any], data: TrainData, where: str) -> tuple[str, ...]:
-    """Those of one column; without it, those of its numbered columns that are not blank, by their numbers."""
+    """The negatives in the column `name`; where there is none, those of its numbered columns that are not blank, by
+    their numbers."""
     found = row.get(data.negatives)
     if isinstance(found, str):
         found = [found]
@@ -80,7 +81,7 @@ def text(value: Any, where: str) -> str:
 
 
 def optional(value: Any, where: str) -> str:
-    """A text, and no text for null."""
+    """The text of a value; an empty one for null."""
     return "" if value is None else text(value, where)
 
 

@@ -26,7 +26,7 @@ class TrainData(Section):
     source: ExampleSource = "embedded"
     """`embedded`, `ir_datasets:ID` (document pairs), `datasets:NAME[:CONFIG]` or a path to JSONL, JSON or TSV."""
     query: Text = "query"
-    """Name of the column of queries in files and `datasets`; so are the next three."""
+    """Column of queries, in files and `datasets`."""
     positive: Text = "positive"
     """Column of relevant documents."""
     negatives: Text = "negatives"
@@ -89,7 +89,7 @@ class EvaluationData(Section):
     bm25: bool = True
     """Measure BM25 on the same queries for comparison; its index is held in memory."""
     bm25_stop_words: StopWords = "english"
-    """Words that BM25 leaves out: a list of bm25s, by its language."""
+    """Words that BM25 leaves out: the list of the package `bm25s` for this language."""
     max_documents: PositiveInt | None = None
     """Keep the judged documents and fill up to this many with others, in the source's order."""
 
@@ -109,7 +109,7 @@ class PairData(Section):
     test: PairSource | None = None
     """Pairs to test on, in one of the same forms; none where `train` has this split itself."""
     sentence1: Text = "sentence1"
-    """Name of a column of files and `datasets`; so are the next two."""
+    """Column of the first sentence, in files and `datasets`."""
     sentence2: Text = "sentence2"
     """Column of the second sentence."""
     label: Text = "label"
@@ -138,7 +138,7 @@ class PairData(Section):
 
 
 class RetrievalData(Section):
-    """A collection that every prefix is also measured on; see `EvaluationData` for the settings not said here."""
+    """A collection on which every prefix of the embedding is also measured; its keys are those of `EvaluationData`."""
 
     source: CollectionSource | None = None
     """None for no retrieval, else `embedded`, `ir_datasets:ID` or a folder in BEIR layout."""
@@ -149,9 +149,9 @@ class RetrievalData(Section):
     max_documents: PositiveInt | None = None
     """Keep the judged documents and fill up to this many with others."""
     query_prefix: Text = ""
-    """Put before every query."""
+    """Text put before every query."""
     document_prefix: Text = ""
-    """Put before every document."""
+    """Text put before every document."""
 
     def data(self) -> EvaluationData | None:
         if self.source is None:

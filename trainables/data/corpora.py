@@ -51,7 +51,7 @@ class Corpus(Protocol):
 
     @property
     def document_bytes(self) -> float:
-        """Of one document, on average, as it is stored."""
+        """Mean size of a document in bytes, as it is stored."""
         ...
 
     def documents(self, start: int, stop: int) -> Iterator[tuple[str, str]]:

@@ -198,7 +198,7 @@ def _extract(package: Package) -> Iterator[Pair]:
 
 
 def _fingerprint(package: Package) -> str:
-    """Stands for the version of a package without metadata: changes when one of its sources does."""
+    """A digest in place of a version, for a package without metadata: it changes when one of the sources does."""
     stats = [(module, file.stat()) for module, file in package.modules()]
     text = "\n".join(f"{module} {stat.st_size} {stat.st_mtime_ns}" for module, stat in stats)
     return f"unversioned-{text_digest(text)[:12]}"

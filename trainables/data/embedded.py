@@ -29,10 +29,11 @@ from trainables.data.types import Collection, Example, TrainingSet
 from trainables.digests import parts_digest, text_digest
 
 INSTALLED = "installed"
-"""Asks for the standard library and every package of `DEPENDENCIES` that is installed."""
+"""The value of `packages` that stands for the standard library and every package of `DEPENDENCIES` that is
+installed."""
 
 DEFAULT_PACKAGES = (STDLIB, "numpy")
-"""Present wherever the project is, and read in some three seconds."""
+"""The packages that are read by default: present wherever the project is, and read in some three seconds."""
 
 # fmt: off
 DEPENDENCIES = (

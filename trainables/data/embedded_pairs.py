@@ -25,7 +25,7 @@ _DRAWS = 50
 """Partners drawn at random until one has the grade."""
 
 _ALL = 1_000_000
-"""More functions than there are in a collection."""
+"""A size that takes every function of a collection: more than any has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def graded(functions: Sequence[Function]) -> list[GradedPair]:
 
 
 def _owners(function: Function) -> list[tuple[float, str | None]]:
-    """Where partners of each grade are looked for."""
+    """Groups of functions in which the partners of each grade are looked for."""
     inside = [(CLASS, function.scope)] if function.scope is not None else []
     return [*inside, (MODULE, function.module), (PACKAGE, function.package), (UNRELATED, None)]
 

@@ -43,7 +43,7 @@ def beir_files(folder: Path, qrels_split: str) -> tuple[Path, Path, Path]:
 
 
 def format_of(path: Path) -> str:
-    """What its name ends in, compression aside."""
+    """The format of a file by the end of its name, compression left aside."""
     return (path.with_suffix("") if path.suffix in COMPRESSIONS else path).suffix
 
 

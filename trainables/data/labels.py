@@ -9,7 +9,8 @@ from typing import Any
 from trainables.data.config import PairData
 
 RANGES = ((0.0, 1.0), (1.0, 5.0), (0.0, 5.0))
-"""Those in use, the narrowest first: shares, paraphrases and probabilities; SICK; STS Benchmark and JSTS."""
+"""Ranges of labels in use, the narrowest first: shares, paraphrases and probabilities (0 to 1); SICK (1 to 5); STS
+Benchmark and JSTS (0 to 5)."""
 
 WORDS = {
     **dict.fromkeys(("no", "false", "different", "dissimilar", "unrelated", "irrelevant", "contradiction"), 0.0),
@@ -30,7 +31,7 @@ class Labels:
             last = len(data.label_words) - 1
             self._known = {word.lower(): place / last for place, word in enumerate(data.label_words)}
         self._first: dict[bool, str] = {}
-        """Whether it is a word -> where the first such label is."""
+        """Where the first label was read that is a word (True), and the first that is a number (False)."""
 
     def read(self, value: Any, where: str) -> float:
         """The label; ValueError where it is no number in range, and no word that is known."""

@@ -92,7 +92,7 @@ _FOREIGN = {
     b"\xff\xfe": "UTF-16, which is to be converted", b"\xfe\xff": "UTF-16, which is to be converted",
     b"\x1f\x8b": "gzip, whose name must end in .gz", b"\xfd7zXZ": "xz, whose name must end in .xz",
 }  # fmt: skip
-"""How files begin that are no text."""
+"""First bytes of files that are no UTF-8 text, and what such a file is."""
 
 
 def jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

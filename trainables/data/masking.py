@@ -73,7 +73,7 @@ class Masker:
         return self.tokenizer.is_fast or self._marker is not None
 
     def encode(self, texts: Sequence[str], max_length: int, device: torch.device) -> MaskableTokens:
-        """Cut to `max_length` tokens, special ones included, and padded to the longest."""
+        """Tokens of the texts, each cut to `max_length` tokens, special ones included, and padded to the longest."""
         texts = cut(self.tokenizer, texts, max_length)
         encoded = self.tokenizer(
             texts,

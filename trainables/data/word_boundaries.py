@@ -20,7 +20,7 @@ _UNSPACED = (
 """First words of the names of letters whose scripts put no space between words."""
 
 _classes = np.full(0x110000, _UNKNOWN, dtype=np.uint8)
-"""Of every character met so far."""
+"""The class of every character met so far, by its code point."""
 
 
 def word_starts(texts: Sequence[str], encodings: Sequence[Encoding]) -> np.ndarray:
@@ -56,7 +56,8 @@ def word_starts(texts: Sequence[str], encodings: Sequence[Encoding]) -> np.ndarr
 
 
 def marked_starts(tokens: Sequence[str], marker: str) -> list[bool]:
-    """The same for tokenizers without offsets, from the marks in their tokens: `##` goes on, `▁` begins."""
+    """Whether a token begins a word, for tokenizers without offsets, by the marks in the tokens: `##` continues a word,
+    `▁` begins one."""
     if marker == "##":
         return [not token.startswith(marker) for token in tokens]
     starts = []

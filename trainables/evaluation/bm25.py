@@ -15,7 +15,7 @@ from trainables.evaluation.types import Evaluation
 
 DEPTH = 100
 K1, B = 1.2, 0.75
-"""Lucene's defaults."""
+"""BM25's parameters k1 and b, at Lucene's defaults."""
 
 _WORD = regex.compile(r"[\p{Han}\p{Hiragana}]\p{M}*|[[\p{L}\p{M}\p{N}]--[\p{Han}\p{Hiragana}]]+", regex.V1)
 _CASE = regex.compile(r"(?<=[\p{Ll}\p{N}])(?=\p{Lu})|(?<=\p{Lu})(?=\p{Lu}\p{Ll})", regex.V1)

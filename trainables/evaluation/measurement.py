@@ -14,11 +14,11 @@ from trainables.digests import file_digest, json_digest
 Precision = Literal["float32", "float16"]
 
 SHARDS = 64
-"""Aimed at: enough for many workers, few enough that each is worth its files."""
+"""Number of shards aimed at: enough for many workers, few enough that each is worth its files."""
 FEWEST, MOST = 4 * STRIDE, 256 * STRIDE
-"""Documents of a shard."""
+"""The fewest and the most documents of a shard; the last shard may have fewer."""
 MOST_BYTES = 2**28
-"""Of the texts of a shard, on average."""
+"""Bytes that the texts of a shard have at most, estimated from the mean size of a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Counting:
     """How results become metrics."""
 
     metrics: tuple[str, ...]
-    """Of `trainables.evaluation.metrics`: `ndcg_at_10`, ..."""
+    """Names of metrics of `trainables.evaluation.metrics`, such as `ndcg_at_10`."""
     own_id: bool = True
     """Whether a document with the query's own id can be a result."""
     relevant: int = 1
@@ -39,25 +39,26 @@ class Measurement:
 
     trainer: str
     config: dict[str, Any] = field(repr=False)
-    """Of the trainer, as JSON values."""
+    """The trainer's config as JSON values."""
     model: Path
     model_identity: str
     corpus: Corpus
     topics: Topics
     counting: Counting
     precision: Precision
-    """That the documents' vectors are kept in."""
+    """Precision in which the documents' vectors are kept."""
     cache: Path
 
     @property
     def depth(self) -> int:
-        """Documents kept for each query; one more where its own may have to be left out."""
+        """Documents kept for each query; one more where the document with the query's own id may have to be left
+        out."""
         deepest = max(int(metric.rpartition("_")[2]) for metric in self.counting.metrics)
         return deepest + (not self.counting.own_id)
 
     @property
     def shard_rows(self) -> int:
-        """Documents of every shard but the last."""
+        """Documents of every shard but the last, which has the rest."""
         corpus = self.corpus
         rows = min(max(math.ceil(corpus.size / SHARDS), FEWEST), MOST)
         rows = min(rows, max(STRIDE, int(MOST_BYTES / corpus.document_bytes)))

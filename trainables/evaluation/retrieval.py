@@ -50,7 +50,8 @@ class Retrieval:
     """The collections of a study in memory, ready to measure any model on them."""
 
     def __init__(self, data: EvaluationData, cache: Path | None = None) -> None:
-        """ValueError as `evaluation_sets`."""
+        """Read the collections that `data` names; ValueError where one cannot be read, as `evaluation_sets` raises
+        it."""
         self.sets = evaluation_sets(data, cache)
 
     @property
@@ -124,7 +125,7 @@ def _evaluate(
     statistics: VectorStatistics | None,
     scorer: Scorer,
 ) -> dict[Split, Evaluation]:
-    """Splits of one collection."""
+    """Metrics of the splits that share one collection."""
     collection: Collection = next(iter(sets.values())).collection
     vectors = {
         split: _in_order([collection.queries[id] for id in part.query_ids], encode_queries, scorer)

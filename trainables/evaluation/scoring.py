@@ -50,7 +50,7 @@ class Ragged:
         return len(self.lengths), self.values.shape[1]
 
     def __getitem__(self, texts: slice | Sequence[int]) -> Ragged:
-        """Those of `texts`, in their order."""
+        """The vectors of these texts, in the order of `texts`."""
         starts = self.lengths.cumsum(0) - self.lengths
         if isinstance(texts, slice):
             first, *_ = texts.indices(len(self))
@@ -63,7 +63,7 @@ class Ragged:
         return Ragged(self.values[starts[places].repeat_interleave(lengths) + within], lengths)
 
     def padded(self, longest: int | None = None) -> Padded:
-        """With room for `longest` vectors of each text, or as many as one of them has."""
+        """The vectors padded to `longest` for each text, or, without it, to the most that one of the texts has."""
         longest = max(1, int(self.lengths.max())) if longest is None else longest
         there = torch.arange(longest, device=self.lengths.device) < self.lengths.unsqueeze(1)
         full = self.values.new_zeros(len(self), longest, self.values.shape[1])
@@ -89,7 +89,7 @@ class Scorer(Generic[Vectors]):
     """Whether a document is a result only if its score is above 0, as in an inverted index, which never meets a
     document that shares no term with the query."""
     files: ClassVar[tuple[str, ...]]
-    """That `arrays` fills."""
+    """Names of the files that `arrays` fills."""
 
     def joined(self, parts: Sequence[Vectors]) -> Vectors:
         """Vectors of the texts of all parts, one part after the other."""
@@ -100,7 +100,7 @@ class Scorer(Generic[Vectors]):
         raise NotImplementedError
 
     def scores(self, queries: Vectors, documents: Vectors) -> torch.Tensor:
-        """(queries, documents) float32 on their device."""
+        """Scores of every query and document, (queries, documents) float32, on the device of the vectors."""
         raise NotImplementedError
 
     def arrays(self, vectors: Vectors, precision: Precision) -> dict[str, np.ndarray]:
@@ -165,7 +165,7 @@ class SparseInnerProduct(InnerProduct):
         }
 
     def block(self, take: Take, rows: int, dim: int, precision: Precision) -> csr_matrix:
-        """(rows, dim) float64."""
+        """A block of documents as a sparse matrix (rows, dim) in float64."""
         ends = take("lengths.bin", "<i4", rows).cumsum(dtype=np.int64)
         values = take("values.bin", _type(precision), ends[-1]).astype(np.float64)
         columns = take("columns.bin", _column_type(dim), ends[-1]).astype(np.int32)

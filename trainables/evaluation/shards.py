@@ -135,7 +135,7 @@ class ShardSearch:
 
     @torch.inference_mode()
     def _encoded_queries(self, place: Path) -> Any:
-        """Those of the queries in their order, as `Scorer.kept` makes them ready on the device.
+        """Vectors of the queries in their order, as `Scorer.kept` makes them ready on the device.
 
         Every worker reads what the first one wrote, so that all search for the same numbers.
         """
@@ -176,13 +176,13 @@ def settings(folder: Path) -> dict[str, Any]:
 
 
 def document_statistics(folder: Path, shards: int) -> torch.Tensor:
-    """Those of the documents of all shards together, summed."""
+    """The encoder's statistics, summed over the documents of all shards."""
     parts = (np.load(_shard_folder(folder, shard) / "statistics.npy") for shard in range(shards))
     return torch.as_tensor(sum(parts, np.float64(0)))
 
 
 def query_statistics(folder: Path, queries: dict[str, str]) -> torch.Tensor:
-    """Those of the queries, summed."""
+    """The encoder's statistics, summed over the queries."""
     return torch.from_numpy(np.load(_queries_folder(folder, queries) / "statistics.npy"))
 
 

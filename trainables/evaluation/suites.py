@@ -59,7 +59,7 @@ _NAMES = (
     "scifact", "trec-covid", "webis-touche2020",
 )  # fmt: skip
 _WITH_TEST = ("dbpedia-entity", "fever", "fiqa", "hotpotqa", "nfcorpus", "quora", "scifact")
-"""Whose ids in `ir_datasets` name the split; those of the others have test queries only."""
+"""Collections whose ids in `ir_datasets` end in `/test`; the other ids have test queries only."""
 _NANO = (
     "arguana", "climate-fever", "dbpedia-entity", "fever", "fiqa", "hotpotqa", "msmarco", "nfcorpus", "nq", "quora",
     "scidocs", "scifact", "webis-touche2020",

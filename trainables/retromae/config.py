@@ -31,9 +31,11 @@ class CollapseLimits(Section):
     window: PositiveInt = 10
     """Steps that are judged together; a tenth of the stage's where that is more."""
     grace: Fraction = 0.2
-    """Share in which a loss at chance is still no reason to stop; a window past the warm-up at least."""
+    """Share of the stage's steps in which a loss at chance is no reason to stop; it lasts at least a window past the
+    warm-up."""
     deadline: Fraction = 0.5
-    """Share after which a loss must be below chance, or get there at its pace."""
+    """Share of the stage's steps after which a loss must be below chance, or falling fast enough to come below it by
+    the end."""
     decoder_grace: PositiveInt = 500
     """Steps in which a decoder may know no more than frequencies, and not heed the embedding, however short the
     stage: its layers are new. A basic decoder on small texts was seen to take 180 steps."""
@@ -49,10 +51,10 @@ class Pretraining(Section):
     """The first stage: plain text, no queries."""
 
     objective: Literal["retromae", "mlm", "none"] = "retromae"
-    """`mlm` goes on with masked-LM training of the encoder alone; `none` leaves the stage out, and the fine-tuning
-    stage has the steps and the batches that it has after the others."""
+    """`mlm` goes on with masked-LM training of the encoder alone; `none` leaves the stage out, and fine-tuning then has
+    the same steps and batches as after the other two."""
     share: OpenFraction = 0.4
-    """Of `steps`, those of this stage; fine-tuning has the rest."""
+    """Share of `steps` that this stage has; fine-tuning has the rest."""
     batch_size: Annotated[int, Field(ge=2)] = 32
     """Global batch, in texts."""
     max_length: Annotated[int, Field(ge=8)] = 64
@@ -134,12 +136,12 @@ class Config(RetrievalConfig, MaskingConfig):
 
 
 def metrics(config: Config) -> dict[str, Metric]:
-    """See `trainables.recipe`."""
+    """The metrics that the recipe reports with `config`, by name; the first is the one to judge by."""
     return declared()
 
 
 def prepare(config: Config) -> Prepared:
-    """See `trainables.recipe`."""
+    """Read the inputs once before the first trial; ValueError where they cannot be used."""
     found = inputs.retrieval(config)
     if config.pretraining.objective == "none":
         return found

@@ -63,7 +63,7 @@ def _forward(
     chunk: int,
     wanted: bool,
 ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor, torch.Tensor | None] | None]:
-    """The sum and, where `wanted`, its gradients with respect to hidden, weight and bias."""
+    """The sum of cross-entropies and, where `wanted`, its gradients with respect to hidden, weight and bias."""
     matrix = weight.to(hidden.dtype)
     total = weight.new_zeros(())
     to_hidden = torch.empty_like(hidden) if wanted else None

@@ -39,7 +39,7 @@ class RetroMAE(nn.Module):
         return self.embedding(self.states(tokens.ids, tokens.mask))
 
     def states(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """(B, L, D), the backbone's last."""
+        """States (B, L, D) of the backbone's last layer."""
         return self.backbone(input_ids=ids, attention_mask=mask).last_hidden_state
 
     def embedding(self, states: torch.Tensor) -> torch.Tensor:
@@ -51,7 +51,7 @@ class RetroMAE(nn.Module):
         return cross_entropy_sum(_head(self.mlm, states), output.weight, output.bias, targets, chunk)
 
     def unused_in_finetuning(self) -> list[nn.Parameter]:
-        """Of the head and the decoder, what the backbone does not share."""
+        """Parameters of the head and the decoder that the backbone does not share."""
         used = {id(parameter) for parameter in self.backbone.parameters()}
         return [parameter for parameter in self.parameters() if id(parameter) not in used]
 
@@ -76,7 +76,7 @@ class RetroMAE(nn.Module):
 
 
 class _Given(nn.Module):
-    """Takes the place of a backbone whose states are known already."""
+    """A module that takes the place of a backbone whose states are known already."""
 
     def forward(self, *_: Any, inputs_embeds: torch.Tensor, **__: Any) -> Any:
         return _output()(last_hidden_state=inputs_embeds)
@@ -87,7 +87,8 @@ def _output() -> Any:
     from transformers.modeling_outputs import BaseModelOutput
 
     class States(BaseModelOutput):
-        """What an architecture's own kind of output holds besides the states is nothing here."""
+        """The output of a backbone that has states alone: what an architecture's own kind of output holds besides them
+        reads as nothing."""
 
         def __getattr__(self, name: str) -> None:
             if name.startswith("_"):

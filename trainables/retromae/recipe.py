@@ -83,7 +83,7 @@ class PretrainingBatch:
 
 
 class RetroMAERecipe(RetrievalRecipe):
-    """See `trainables.recipe.Recipe`."""
+    """The RetroMAE recipe as a `trainables.recipe.Recipe`."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class RetroMAERecipe(RetrievalRecipe):
         retrieval: Retrieval,
         text: TextSet | None,
     ) -> None:
-        """`text` is None where there is no pre-training."""
+        """Take the parts of the recipe; `text` is None where there is no pre-training."""
         super().__init__(config, context, encoder, sampler, retrieval)
         self.text, self.masker = text, Masker(self.tokenizer)
         self.entropy = None if text is None else unigram_entropy(text, self.masker, config.pretraining.max_length)
@@ -174,7 +174,7 @@ class RetroMAERecipe(RetrievalRecipe):
         return encoder_loss + decoder_loss, signals
 
     def _decoder(self, decoder: Decoder, batch: PretrainingBatch) -> Callable[[torch.Tensor], torch.Tensor]:
-        """Embeddings (B, D) -> the decoder's loss, with masks that are drawn once."""
+        """A function from embeddings (B, D) to the decoder's loss, all calls of which use the same masks."""
         config, model, tokens = self.config, self.model, batch.tokens
         seeds = draws(batch.seeds, 1, FREE_STREAM)[:, 0]
         if config.decoding == "enhanced":
@@ -224,10 +224,12 @@ class RetroMAERecipe(RetrievalRecipe):
 
 
 def _mean(total: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
-    """Sum over this rank's tokens, and which they are -> mean over the tokens of all ranks; 0 without any."""
+    """Mean over the tokens of all ranks, 0 without any: `total` is the sum over this rank's tokens, `counted` is true
+    for each of them."""
     return distributed.gather(total.view(1)).sum() / distributed.gather(counted.sum().view(1)).sum().clamp(min=1)
 
 
 def _spread(vectors: torch.Tensor) -> torch.Tensor:
-    """Mean squared distance of vectors (N, D) from their centre, each at length 1."""
+    """Mean squared distance of vectors (N, D) from their centre, each scaled to length 1 first: from 0, all alike, to
+    1."""
     return 1 - F.normalize(vectors, dim=1).mean(0).square().sum()

@@ -11,7 +11,7 @@ from trainables.history import History
 from trainables.retromae.config import Config
 
 NOTHING = 1e-3
-"""Nats per token; an embedding that saves the decoder less tells it nothing."""
+"""An embedding that lowers the decoder's loss by less than this, in nats per token, tells it nothing."""
 
 
 def rules(config: Config, entropy: float | None) -> tuple[Rule, ...]:
@@ -22,7 +22,7 @@ def rules(config: Config, entropy: float | None) -> tuple[Rule, ...]:
     predicting = "decoder" if config.pretraining.objective == "retromae" else "encoder"
 
     def no_better_than_frequencies(history: History) -> str | None:
-        """A pre-training loss that does not come below the unigram entropy of the text."""
+        """Stops pre-training whose loss does not come below the unigram entropy of the text."""
         if history.stage != "pretrain" or entropy is None:
             return None
         window, grace = history.window(limits.window), new_layers(history)
@@ -39,7 +39,7 @@ def rules(config: Config, entropy: float | None) -> tuple[Rule, ...]:
         )
 
     def ignoring_the_embedding(history: History) -> str | None:
-        """A decoder that does as well with the embedding of another text."""
+        """Stops pre-training whose decoder does as well with the embedding of another text."""
         span = max(history.window(limits.window), limits.probes * config.pretraining.probe_every)
         if history.stage != "pretrain" or history.done < max(span, new_layers(history)):
             return None
@@ -53,7 +53,7 @@ def rules(config: Config, entropy: float | None) -> tuple[Rule, ...]:
         )
 
     def diverged(history: History) -> str | None:
-        """A pre-training loss that jumps and stays where it is."""
+        """Stops pre-training whose loss jumps up and stays there."""
         window = history.window(limits.window)
         if history.stage != "pretrain" or history.done < 2 * window:
             return None
@@ -63,7 +63,7 @@ def rules(config: Config, entropy: float | None) -> tuple[Rule, ...]:
         return f"the loss jumped from {loss.before:.4g} to {loss.now:.4g} and has stayed there for {window} steps"
 
     def guessing(history: History) -> str | None:
-        """A fine-tuning loss that stays that of guessing."""
+        """Stops fine-tuning whose loss stays at the level of guessing."""
         if history.stage != finetuning.name:
             return None
         steps, window = history.steps, history.window(limits.window)
@@ -72,7 +72,7 @@ def rules(config: Config, entropy: float | None) -> tuple[Rule, ...]:
         return collapse.guessing(history, window=window, grace=grace, deadline=deadline, queries=config.batch_size)
 
     def new_layers(history: History) -> float:
-        """Steps in which pre-training may know nothing."""
+        """Number of steps that the decoder's new layers are given before pre-training must have learnt anything."""
         warmed = warm(pretraining.optimiser.warmup, history.steps)
         return max(limits.grace * history.steps, warmed + history.window(limits.window), limits.decoder_grace)
 

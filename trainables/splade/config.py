@@ -27,10 +27,11 @@ class CollapseLimits(Section):
     window: PositiveInt = 10
     """Steps that are judged together; a tenth of all steps where that is more."""
     grace: Fraction = 0.2
-    """Share of all steps in which a loss at chance is still no reason to stop; a window past the warm-up at least."""
+    """Share of all steps in which a loss at chance is no reason to stop; it lasts at least a window past the
+    warm-up."""
     deadline: Fraction = 0.5
-    """Share of all steps after which the loss must be below chance, or get there at its pace, and the vectors sparse
-    or sparsifying; these two windows past warm-up and ramp at least."""
+    """Share of all steps after which the loss must be below chance, or falling fast enough to come below it by the end,
+    and the vectors sparse or getting sparser. Vectors have at least two windows past warm-up and ramp for that."""
     dense_share: Fraction = 0.5
     """A document vector with more than this share of the vocabulary active is dense."""
     explosion: PositiveFinite = 10.0
@@ -56,14 +57,15 @@ class Config(RetrievalConfig, HeadConfig):
     contrastive_weight: NonNegativeFinite = 1.0
     """Weight of InfoNCE; 0 leaves distillation alone."""
     distillation: Literal["none", "margin_mse", "kl"] = "none"
-    """From the source's teacher scores of the positive and the hard negatives, on the teacher's own scale."""
+    """Loss that learns from the teacher's scores of the positive and the hard negatives, which are used on the
+    teacher's own scale."""
     distillation_weight: PositiveFinite = 1.0
     """Weight of the distillation loss."""
 
     lambda_query: NonNegativeFinite = 3e-4
-    """Weight of the regulariser of query vectors, behind the ramp; 0 leaves it out."""
+    """Weight of the regulariser of query vectors at the end of the ramp; 0 leaves it out."""
     lambda_document: NonNegativeFinite = 1e-4
-    """Weight of FLOPS of document vectors, behind the ramp; 0 leaves it out."""
+    """Weight of the FLOPS regulariser of document vectors at the end of the ramp; 0 leaves it out."""
     query_regulariser: Literal["flops", "l1"] = "flops"
     """`flops` presses on words that many queries have, `l1` on every query alike."""
     ramp: Fraction = 0.5
@@ -88,7 +90,7 @@ class Config(RetrievalConfig, HeadConfig):
 
 
 def metrics(config: Config) -> dict[str, Metric]:
-    """See `trainables.recipe`."""
+    """The metrics that the recipe reports with `config`, by name; the first is the one to judge by."""
     flops = Metric(
         label="FLOPS",
         meaning="multiplications per query and document scored: the sum over all terms of the share of queries that "
@@ -109,5 +111,5 @@ def metrics(config: Config) -> dict[str, Metric]:
 
 
 def prepare(config: Config) -> Prepared:
-    """See `trainables.recipe`."""
+    """Read the inputs once before the first trial; ValueError where they cannot be used."""
     return inputs.retrieval(config)

@@ -59,11 +59,11 @@ class Encoder(encoders.TextEncoder):
 @dataclass(frozen=True, slots=True)
 class Batch(RetrievalBatch):
     teacher: torch.Tensor | None
-    """(queries, 1 + hard negatives)."""
+    """The teacher's scores (queries, 1 + hard negatives), the positive's first; None without distillation."""
 
 
 class SpladeRecipe(RetrievalRecipe):
-    """See `trainables.recipe.Recipe`."""
+    """The SPLADE recipe as a `trainables.recipe.Recipe`."""
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
@@ -120,7 +120,7 @@ class SpladeRecipe(RetrievalRecipe):
 
 
 def _sparsity(query: torch.Tensor, document: torch.Tensor) -> dict[str, float]:
-    """From how often each term is active in queries and in documents, both (V,), float64."""
+    """Metrics of sparsity, from how often each term is active in queries and in documents, both (V,) in float64."""
     return {
         "flops": float(query @ document),
         "active_query": float(query.sum()),

@@ -13,7 +13,8 @@ from trainables.history import History
 from trainables.splade.config import Config
 
 SPARSIFYING = 0.98
-"""As `FALLING` for the number of active terms, which changes slowly."""
+"""The number of active terms falls if it is below this share of what it was over the window before; it changes
+slowly."""
 
 SATURATED = 100.0
 """Scores below this are no explosion, however small they started: a large k begins near zero."""
@@ -29,7 +30,7 @@ def rules(config: Config, vocabulary: int) -> tuple[Rule, ...]:
     ramped = max(limits.deadline * steps, config.ramp * steps + 2 * window, warmed + 2 * window)
 
     def all_zero(history: History) -> str | None:
-        """Vectors without a term have no gradient, so they stay as they are."""
+        """Stops a run whose vectors have no term left: they get no gradient, so they stay as they are."""
         if history.done < window:
             return None
         for side, name in (("active_document", "document"), ("active_query", "query")):
@@ -38,11 +39,11 @@ def rules(config: Config, vocabulary: int) -> tuple[Rule, ...]:
         return None
 
     def guessing(history: History) -> str | None:
-        """A loss that stays that of guessing."""
+        """Stops a run whose loss stays at the level of guessing."""
         return collapse.guessing(history, window=window, grace=grace, deadline=deadline, queries=config.batch_size)
 
     def exploding(history: History) -> str | None:
-        """Scores that grow many times over while the loss is above chance."""
+        """Stops a run whose scores grow many times over while the loss is above chance."""
         if history.done < 2 * window:
             return None
         start, now = history.first("score_scale", window), history.typical("score_scale", window)
@@ -55,7 +56,7 @@ def rules(config: Config, vocabulary: int) -> tuple[Rule, ...]:
         )
 
     def false_progress(history: History) -> str | None:
-        """A loss that falls because the scores shrink, while the ranking stays a matter of chance."""
+        """Stops a run whose loss falls only because the scores shrink, while the ranking stays a matter of chance."""
         if history.done < max(3 * window, grace):
             return None
         start, now = history.first("contrastive", window), history.typical("contrastive", window)
@@ -68,7 +69,7 @@ def rules(config: Config, vocabulary: int) -> tuple[Rule, ...]:
         )
 
     def dense(history: History) -> str | None:
-        """Document vectors that are still dense under the full regulariser and get no sparser."""
+        """Stops a run whose document vectors are still dense under the full regulariser and get no sparser."""
         if history.done < ramped:
             return None
         active = trend(history, "active_document", window)
