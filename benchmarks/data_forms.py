@@ -58,7 +58,8 @@ def graded(source: str, folder: Path, **options: Any) -> Read:
 
 
 def collection(source: str, folder: Path) -> Read:
-    """As a study reads it, whole, and as `study.evaluate` does, in slices: both the same, or both refused."""
+    """A collection read as a study does, whole, and as `study.evaluate` does, in slices: both must agree, or both
+    refuse it."""
     outcomes = [outcome(read, source, folder) for read in (_in_memory, _in_slices)]
     one, other = outcomes
     if (

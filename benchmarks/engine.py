@@ -66,7 +66,7 @@ def lean_worker(config) -> None:
 
 class Recorder:
     def report(self, step: int, loss: float) -> None:
-        """Where the ledger would note the step."""
+        """Stands for the ledger, which would note the step here."""
 
 
 def measure(pattern: str, trials: int) -> float:

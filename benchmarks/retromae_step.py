@@ -133,7 +133,7 @@ def seconds(shape: Shape, device: str, rounds: int) -> dict[str, dict[str, float
 
 
 def peak_of(shape: Shape, device: str, variant: str, threads: int) -> float:
-    """See `memory.peak`; in a process of its own."""
+    """MiB that a variant needs at most, as `memory.peak` measures it, in a process of its own."""
     torch.set_num_threads(threads)
     run, small = (variants(size, device)[variant]["step"] for size in (shape, (2, 8, 50, 8, 1, 2)))
     return peak(run, small, device)

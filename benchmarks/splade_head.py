@@ -88,7 +88,7 @@ def seconds(variants: dict[str, Step], rounds: int) -> dict[str, float]:
 
 
 def peak_of(shape: tuple[int, int, int, int], bias: float, device: str, variant: str, threads: int) -> float:
-    """See `memory.peak`; in a process of its own."""
+    """MiB that a variant needs at most, as `memory.peak` measures it, in a process of its own."""
     torch.set_num_threads(threads)
     run, small = (steps(size, bias, device)[variant] for size in (shape, (2, 4, 50, 8)))
     return peak(run, small, device)

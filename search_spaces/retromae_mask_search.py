@@ -50,9 +50,9 @@ EMBEDDED = Study(
 )
 
 STUDY = {
-    # Sources and docstrings of the installed packages, the encoder that ships with the project.
+    # Sources and docstrings of the installed packages; the encoder is the one that ships with the project.
     "embedded": EMBEDDED,
-    # The map of both ratios at fixed points, enhanced decoding.
+    # A map of both ratios at fixed points, with enhanced decoding.
     "grid": EMBEDDED.model_copy(
         update={
             "space": ratios,
@@ -61,8 +61,8 @@ STUDY = {
             "budget": Budget(trials=1 + len(RATIOS)),
         }
     ),
-    # Is it RetroMAE that helps? Enhanced decoding against basic decoding, against masked-LM training alone, both with
-    # the compute of its pre-training (steps in proportion to the time of one on a CPU), and against none.
+    # Is it RetroMAE that helps? Enhanced decoding is compared with basic decoding, with masked-LM training alone, and
+    # with no pre-training. The first two get as much compute: as many more steps as theirs are faster on a CPU.
     "arms": EMBEDDED.model_copy(
         update={
             "question": "Does RetroMAE pre-training help more than masked-LM training of equal cost, or none?",

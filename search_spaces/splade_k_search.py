@@ -47,7 +47,7 @@ EMBEDDED = Study(
 )
 
 STUDY = {
-    # Docstring -> code from the installed packages, the encoder that ships with the project.
+    # Finding the code of a docstring, in the installed packages; the encoder is the one that ships with the project.
     "embedded": EMBEDDED,
     # The same inputs, searched: k and the learning rate together, lagging trials pruned.
     "search": EMBEDDED.model_copy(

@@ -97,7 +97,7 @@ def _profiles(study: str) -> set[str]:
     named = [f for f in folders if f.name == study or PROFILE.fullmatch(f.name.removeprefix(f"{study}."))]
     there = set()
     for folder in named:
-        # What is damaged is told to who asks for it.
+        # A damaged folder is an error only for whoever asks for its profile.
         with suppress(Unreadable):
             if found := _profile(folder):
                 there.add(found)

@@ -303,7 +303,8 @@ def load(path: Path, profile: str | None, settings: Mapping[str, Any], changes: 
 
 
 def _line(error: BaseException, path: Path) -> str:
-    """Where in the file it was raised, as far as that is known."""
+    """The line of the study file in which the error was raised, as the end of a sentence; empty where that is
+    unknown."""
     frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
     number = error.lineno if isinstance(error, SyntaxError) else frames[-1] if frames else None
     return f", line {number}" if number else ""

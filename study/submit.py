@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
                 return act(connect(options), submission_id, options)
         return submit(options)
     except BrokenPipeError:
-        # Whoever read this has seen enough; a study on the cluster goes on.
+        # The reader of the pipe has gone; the study on the cluster goes on.
         forget(sys.stdout)
         return FINISHED
     except (ValueError, OSError) as error:

@@ -72,7 +72,7 @@ def sqlite_uri(path: Path) -> str:
 
 
 def absolute_uri(uri: str) -> str:
-    """The same place seen from any working folder and by any SQLAlchemy."""
+    """The URI of the same place from any working folder, for any version of SQLAlchemy."""
     path = sqlite_path(uri)
     if path is None:
         return with_driver(uri)

@@ -76,7 +76,8 @@ class Trend:
 
 
 def trend(history: History, name: str, window: int) -> Trend:
-    """The trend of a signal over the last two windows; None where one of them lacks a measurement."""
+    """The trend of the signal `name`, which must have been measured in each of the last two windows of `window`
+    steps."""
     parts = [[block.middle for block in history.past(name, window, ago)] for ago in (window, 0)]
     steps = [abs(b - a) for part in parts for a, b in pairwise(part)]
     # For normal noise 1.4826 times the median deviation is the standard deviation, a difference of two has sqrt(2)
@@ -97,8 +98,9 @@ def at_chance(
     deadline: float,
     share: float = AT_CHANCE,
 ) -> str | None:
-    """A loss from `share` of `chance` on, that of an `ignorant` model, that does not fall; past the deadline, one
-    that would not come below it by the end at the pace at which it falls.
+    """Stops a run whose loss `name` is at chance, that is at least `share` of `chance`, and does not fall. Past the
+    deadline it also stops a run whose loss falls too slowly to come below chance by the end. `chance` is the loss of a
+    model that has learnt nothing, and `ignorant` names that model in the reason.
 
     The first `grace` steps are no reason to stop; `window` steps are judged together.
     """

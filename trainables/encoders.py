@@ -100,7 +100,8 @@ def _load(auto: Any, backbone: str, trust_remote_code: bool, optional: tuple[str
 
 
 def _unopened(backbone: str, source: str, error: Exception, trust_remote_code: bool) -> str:
-    """Why a backbone does not open: what its own code or the tokenizer's files make transformers raise is anything."""
+    """Why a backbone does not open, in a sentence: its own code and the tokenizer's files can make transformers raise
+    anything."""
     said = str(error) if isinstance(error, (OSError, ValueError, ImportError)) else f"{type(error).__name__}: {error}"
     sentence = f"backbone {backbone!r} {_not_opened(backbone)}: {said}"
     folder = Path(source)
@@ -244,7 +245,8 @@ class TextEncoder:
 
 
 def export(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Write both in Hugging Face format, weights as safetensors; `backbone = <folder>` opens them again."""
+    """Write model and tokenizer in Hugging Face format, weights as safetensors; `backbone = <folder>` opens them
+    again."""
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 

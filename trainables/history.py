@@ -52,7 +52,7 @@ class History:
         self._evaluations: dict[str, list[tuple[int, float]]] = {}
 
     def add(self, signals: Signals, step: int | None = None) -> None:
-        """The signals of a step of this stage, from 1; of the next one where it is not said.
+        """Add the signals of step `step` of this stage, counted from 1; without `step`, those of the next one.
 
         Steps count, not records: of a record with gaps, a block in which nothing was measured is as the one before.
         """
@@ -68,8 +68,8 @@ class History:
         self.fresh = len(self._blocks) > known
 
     def evaluated(self, values: Signals, step: int | None = None) -> None:
-        """An evaluation on validation data after `step` of all, the newest where it is not said; of a block, the last
-        one is kept."""
+        """Add an evaluation on validation data after `step` steps of all stages, by default after the newest. Of a
+        block, only the last evaluation is kept."""
         step = self.before + self.done if step is None else step
         for name, value in values.items():
             known = self._evaluations.setdefault(name, [])

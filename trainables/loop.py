@@ -53,7 +53,7 @@ class Outcome:
     """`test`, `untrained.test`, ... -> metric -> query or pair id -> value."""
     seconds_per_step: float = 0.0
     seconds: float = 0.0
-    """Time in the loop over all attempts, evaluation and checkpoints included."""
+    """Seconds in the loop over all attempts, evaluation and checkpoints included."""
 
 
 def learning_rate(optimiser: Optimiser, step: int, steps: int) -> float:
@@ -119,7 +119,7 @@ def run(recipe_module: Any, config: TrainerConfig, context: Context) -> Outcome:
     if isinstance(recorded, dict):
         records = recorded.pop("records", [])
         if context.rank == 0:
-            # A kill may have come between the result and this.
+            # A kill may have come after the result was written and before the folders were dropped.
             checkpoints.drop_steps()
             if records:
                 context.report(records, True)
@@ -260,7 +260,7 @@ class _Run:
         self.last_report = time.monotonic()
         reason = self.context.report(records, wait) if self.context.rank == 0 else None
         if reason is not None:
-            # Whoever says stop may not have taken them; what is on record already is dropped when it comes again.
+            # The ledger that says stop may not have taken these records; those it has, it drops when they come again.
             self.unsure += records
         else:
             # The answer to one report shows that all earlier ones have arrived.
@@ -343,7 +343,7 @@ class _Run:
         if self.context.rank == 0:
             if state == "complete":
                 self.checkpoints.export(self._export)
-            # What the ledger has refused, as one that was replaced does, is for the next one.
+            # Records that a replaced ledger has refused are kept for the one that follows.
             refused = {"records": self.unsure} if self.unsure else {}
             self.checkpoints.finish(asdict(outcome) | refused)
         return outcome

@@ -76,7 +76,7 @@ def locate(key: str, place: Place, value: Any, base: Path) -> Any:
 
 
 def renamed(config: ConfigType, values: Mapping[str, Any]) -> ConfigType:
-    """A copy with these values; the same object where they are what it has."""
+    """A copy of the config with these values; the config itself where it has them already."""
     changed = {key: value for key, value in values.items() if value != value_of(config, key)}
     return overrides.apply(config, changed) if changed else config
 

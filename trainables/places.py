@@ -39,7 +39,7 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """In the type of a text key: it may hold a path.
+    """Says, in the type of a text key, that the key may hold a path.
 
     Otherwise it holds one of `keywords`, KIND:REST with one of `kinds`, or, with `hub`, a hub name.
     """
@@ -125,7 +125,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class NoPath:
-    """In the type of a text key: it never holds a path."""
+    """Says, in the type of a text key, that the key never holds a path."""
 
 
 def absolute(text: str, base: Path) -> Path:

@@ -59,7 +59,8 @@ class Recipe(Protocol):
         ...
 
     def reduced(self, texts: int, documents: int) -> Recipe:
-        """The same model on so many of its training texts and documents only, the longest and the strangest."""
+        """A recipe with the same model, but with only so many training texts and documents: the longest and the
+        strangest."""
         ...
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:

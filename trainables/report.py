@@ -32,13 +32,13 @@ class Metric(Section):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     label: str
-    """Its name for readers, such as nDCG@10."""
+    """Name of the metric for readers, such as nDCG@10."""
     meaning: str
-    """What it is, in half a sentence, for the legend of a report."""
+    """What the metric measures, in half a sentence, for the legend of a report."""
     direction: Direction = "maximize"
     """Which way is better."""
     decimals: Annotated[int, Field(ge=0)] | None = None
-    """How it is written; None for as many as its size calls for."""
+    """Decimals that values are written with; None for as many as their size calls for."""
     cost: bool = False
     """Whether effectiveness is paid for with it, as with the operations or the bytes of a search: reports compare
     trials at equal cost, and draw the objective against it. At most one metric of a recipe is that."""

@@ -14,9 +14,9 @@ class RetrievalConfig(TrainerConfig):
     """Examples of queries with their documents, and the collection that the trained encoder is measured on."""
 
     query_length: Annotated[int, Field(ge=3)] = 24
-    """Tokens of a query, special ones included."""
+    """Tokens that a query is cut to, special ones included."""
     document_length: Annotated[int, Field(ge=3)] = 48
-    """Tokens of a document, special ones included."""
+    """Tokens that a document is cut to, special ones included."""
 
     train: TrainData = TrainData()
     evaluation: EvaluationData = EvaluationData()

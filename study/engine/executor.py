@@ -98,8 +98,8 @@ class Engine:
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise Unreachable(f"--address {self.address}: no Ray cluster answers there ({error})") from error
             return
-        # The storage's digest in it tells the folders that killed launches of this study have left, which the study's
-        # lock makes ours.
+        # The digest of the storage folder marks what killed launches of this study have left. It is ours to remove: we
+        # hold the study's lock.
         prefix = f"study-{text_digest(str(self.storage))[:6]}-"
         place = temporary_folder(len(prefix))
         for abandoned in place.glob(f"{prefix}*"):

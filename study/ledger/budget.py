@@ -21,11 +21,11 @@ class Account:
         return self._before + time.time() - self._started
 
     def open(self, row: Row) -> None:
-        """A gang is asked for."""
+        """Note that a gang is asked for: it counts from now on."""
         row.launched = time.time()
 
     def settle(self, row: Row, until: float | None = None) -> None:
-        """The gang holds nothing any more; where it was lost, since `until`, seconds since the epoch."""
+        """Note that the gang holds nothing any more; where it was lost, since `until`, in seconds since the epoch."""
         row.used += self._held(row, time.time() if until is None else until)
         row.launched = None
 

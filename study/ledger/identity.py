@@ -229,7 +229,7 @@ def _still_in(other: Path, storage: StudyFolder, study_id: str, unseen: bool) ->
 
 
 def _equal(one: Mapping[str, float] | None, other: Mapping[str, float | None]) -> bool:
-    """The same numbers; the ledger has null for one that is not finite."""
+    """Whether both hold the same numbers; the ledger has null for one that is not finite."""
 
     def plain(values: Mapping[str, float | None] | None) -> dict[str, float | None]:
         return {k: v if v is not None and math.isfinite(v) else None for k, v in (values or {}).items()}

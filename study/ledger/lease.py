@@ -264,7 +264,7 @@ class Lease:
             if self.lost is None:
                 self._leases.release(self.epoch)
         except SQLAlchemyError:
-            # The next head waits for the end of the lease then.
+            # The lease stays, and the next head waits for its end.
             self.lost = "its database is away"
         self._leases.engine.dispose()
 

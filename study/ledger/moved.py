@@ -87,7 +87,7 @@ def since(definition: Mapping[str, Any], now: Mapping[str, Any], places: Mapping
     moves: Moves = {}
     for key, place in places.items():
         pairs = set(_pairs(key, definition, now))
-        # Two that became one, or one that became two, did not only move.
+        # Where two paths became one, or one became two, more has changed than a place.
         one_to_one = len(pairs) == len({old for old, _ in pairs}) == len({new for _, new in pairs})
         other = {old: new for old, new in pairs if old != new}
         if other and one_to_one and all(_place(place, value) for pair in other.items() for value in pair):

@@ -37,7 +37,7 @@ class Records:
         self.tags, self.facts = dict(tags), dict(facts)
 
     def study(self, study_id: str, launch: Launch) -> None:
-        """A launch begins; it may be a later one of the same study."""
+        """Write that a launch begins; it may be a later one of the same study."""
         config = flat(self.spec.config.model_dump(exclude={"cache"}))
         params = config | {"sampler": self.spec.sampler, "replicates": self.spec.replicates, "seed": self.spec.seed}
         self.journal.append(
@@ -48,7 +48,7 @@ class Records:
         )  # fmt: skip
 
     def inputs(self, facts: Mapping[str, str], baselines: Mapping[str, Mapping[str, float]]) -> None:
-        """What reading the inputs brought."""
+        """Write what reading the inputs brought."""
         self.facts = dict(facts)
         self.journal.append(InputsRead(tags=self.facts, time=now()))
         values = {f"{name}.{metric}": value for name, found in baselines.items() for metric, value in found.items()}
@@ -57,11 +57,12 @@ class Records:
             self.values(values, 0, self.journal.began)
 
     def values(self, values: Mapping[str, float], step: int, when_ms: int) -> None:
-        """Metrics of the study as a whole."""
+        """Write metrics of the study as a whole."""
         self.journal.append(Values(values=dict(values), step=step, time=when_ms))
 
     def trial(self, row: Row, config: TrainerConfig | None) -> None:
-        """A trial is handed out, perhaps not for the first time; without a config where its parameters make none."""
+        """Write that a trial is handed out, perhaps not for the first time; `config` is None where its parameters make
+        none."""
         params = flat((config or self.spec.config).model_dump(exclude={"cache"})) | {"seed": self.spec.seed}
         if config is None:
             params |= row.params
@@ -73,7 +74,7 @@ class Records:
         )  # fmt: skip
 
     def replicate(self, trial: int, replicate: int, facts: Mapping[str, Any]) -> None:
-        """A replicate begins, or is carried on."""
+        """Write that a replicate begins, or is carried on."""
         tags = self.tags | {key: str(value) for key, value in facts.items()}
         self.journal.append(
             ReplicateBegun(
@@ -83,7 +84,7 @@ class Records:
         )  # fmt: skip
 
     def replicate_ended(self, row: Row, replicate: int, outcome: Outcome) -> None:
-        """A replicate of a trial that has several has ended; a single one ends with its trial."""
+        """Write that a replicate of a trial with several has ended; a single one ends with its trial."""
         if self.spec.replicates > 1:
             self._end(row.number, replicate, outcome.state, outcome.reason, outcome.values, outcome.step)
 
@@ -97,7 +98,7 @@ class Records:
         self._end(None, None, status, reason, {}, 0)
 
     def artifact(self, path: str, place: str) -> None:
-        """A file or folder for the study's run."""
+        """Write that a file or folder belongs to the study's run."""
         self.journal.append(Artifact(path=path, place=place, time=now()))
 
     def _end(

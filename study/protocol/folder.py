@@ -329,12 +329,12 @@ def stored_trial(uri: str, study_id: str, number: int) -> str:
 
 
 def stored_replicate(trial: str, replicate: int) -> str:
-    """Where that store keeps a replicate, below the URI of its trial."""
+    """Where an object store keeps a replicate, below the URI of its trial."""
     return below(trial, f"{_REPLICATE}{replicate}")
 
 
 def stored_model(trial: str, replicate: int) -> str:
-    """Where that store keeps the finished model of a replicate, below the URI of its trial."""
+    """Where an object store keeps the finished model of a replicate, below the URI of its trial."""
     return below(stored_replicate(trial, replicate), MODEL)
 
 

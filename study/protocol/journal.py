@@ -66,7 +66,7 @@ class StudyBegun:
     tags: dict[str, str] = field(default_factory=dict)
     """Where the figures come from and what was run; `git.commit` and the like."""
     time: int
-    """Milliseconds since the epoch, here and below."""
+    """When the launch began, in milliseconds since the epoch; so is `time` in every other entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

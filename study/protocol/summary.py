@@ -53,7 +53,7 @@ class WorkerSeconds(_Part):
     saved: float = 0.0
     """Seconds that ending early did not spend, at each trial's own pace."""
     overhead: float = 0.0
-    """Of those used by trials that have ended, the seconds outside the training loop."""
+    """Seconds that trials which have ended spent outside the training loop; part of those used."""
 
 
 class GpuHours(_Part):
@@ -111,15 +111,15 @@ class TrialSummary(_Part):
     planned_steps: int
     """Training steps of all planned replicates."""
     worker_seconds: float = 0.0
-    """Seconds that its gangs were held, times their workers."""
+    """Seconds that the trial's gangs were held, times their workers."""
     saved_worker_seconds: float = 0.0
-    """Worker-seconds that ending early did not spend, at its own pace."""
+    """Worker-seconds that ending early did not spend, at the trial's own pace."""
     gpu_hours: float = 0.0
     """GPU-hours that its gangs were held; 0 where the trial holds no GPU."""
     attempts: int = 0
     """Number of gangs that took the trial over, one after the other."""
     run_id: str | None = None
-    """Its run on the tracking server; null until the server has it."""
+    """The trial's run on the tracking server; null until the server has it."""
     checkpoint: str | None = None
     """The finished model, or the newest checkpoint, as a path in the study's folder, or null; with `--checkpoints` the
     URI of the model, or of the trial's folder."""

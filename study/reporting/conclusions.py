@@ -155,7 +155,7 @@ def _against_untrained(findings: Findings) -> str:
 
 
 def _front(findings: Findings) -> str:
-    """With several objectives there is no single best trial."""
+    """The trials of the Pareto front, for a study with several objectives, which has no single best trial."""
     objectives = [objective.name for objective in findings.summary.objectives]
     if len(objectives) < 2:
         return ""

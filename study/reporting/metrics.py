@@ -18,7 +18,6 @@ class DeclaredMetrics:
     def label(self, key: str) -> str:
         """Name of a metric for readers.
 
-
         >>> metrics = DeclaredMetrics({"size": Metric(label="Size", meaning="")})
         >>> metrics.label("test.size"), metrics.label("a_at_10")
         ('test Size', 'a@10')

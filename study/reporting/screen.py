@@ -115,7 +115,7 @@ class _Lines:
         self.stream.flush()
 
     def waiting(self, what: str, elapsed_s: float) -> None:
-        """A line now and then: after ten seconds, and whenever that has doubled."""
+        """Print a line after ten seconds of waiting, and whenever the time has doubled."""
         if elapsed_s >= self.next_waiting_s:
             self.message(f"{what}, {seconds(elapsed_s)}")
             self.next_waiting_s *= 2

@@ -40,7 +40,7 @@ class Compared:
     better: int
     worse: int
     gap: Mean
-    """Of the better one over the worse, with an interval over queries, or replicates and queries."""
+    """Gain of the better trial over the worse, with an interval over queries, or over replicates and queries."""
     p: float
     """The p-value of ranx' paired Student test; over several replicates, that of the interval."""
     adjusted_p: float

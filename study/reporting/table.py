@@ -68,7 +68,7 @@ class TableView:
         self.console.print(text, soft_wrap=True)
 
     def waiting(self, what: str, elapsed_s: float) -> None:
-        """A bar that moves."""
+        """Show a bar that moves, for a wait that has lasted so many seconds."""
         from rich.text import Text
 
         self._measure()
@@ -97,7 +97,7 @@ class TableView:
 
         shown = _window(summary, max(3, self.console.height - 7))
         unbounded = self.console.options.update(max_width=10_000)
-        # The first that the terminal has room for, the smallest otherwise.
+        # The first look that the terminal has room for, the smallest where it has room for none.
         for look in LOOKS:
             table = self._table(summary, shown, look)
             if Measurement.get(self.console, unbounded, table).minimum <= self.console.width:

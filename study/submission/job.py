@@ -40,7 +40,7 @@ class Job:
     """What is sent to the cluster."""
 
     prefix: str
-    """Its submissions are PREFIX-1, PREFIX-2, ...: one study in one storage folder."""
+    """How the ids of its submissions begin, PREFIX-1, PREFIX-2, ...: the same for one study in one storage folder."""
     entrypoint: str
     variables: Mapping[str, str]
     """Environment variables; their values are never shown."""

@@ -72,7 +72,7 @@ def run(
     done = from_items(shards, override_num_blocks=len(shards)).map(
         Worker,  # type: ignore[arg-type]  # a class too, says its documentation
         fn_constructor_args=(list(measurements), int(worker.cpus_per_worker), worker.gpus_per_worker),
-        # A single shard in flight: one that waits at a busy worker could be done by another.
+        # One shard in flight for each worker: a shard that waits at a busy worker could be done by another.
         compute=ActorPoolStrategy(size=min(workers, len(shards)), max_tasks_in_flight_per_actor=1),
         max_restarts=LOST_WORKERS,
         max_task_retries=LOST_WORKERS,
@@ -158,7 +158,8 @@ class Worker:
 
 
 def _merge(measurement: Measurement, folder: str) -> tuple[dict[str, Any], Evaluation]:
-    """In a process of its own, which may import torch: (the encoder's settings, the result)."""
+    """Merge the hits of all shards, in a process of its own, which may import torch: (the encoder's settings, the
+    result)."""
     from trainables.evaluation import shards
     from trainables.evaluation.merge_hits import merge_hits
 

@@ -65,7 +65,7 @@ def connect(uri: str) -> MlflowClient:
     from mlflow.tracking import MlflowClient
 
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    # It logs a traceback for every locked database; the tracker says the same in one line.
+    # MLflow logs a traceback for every locked database; the tracker says the same in one line.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     return MlflowClient(tracking_uri=uri)
 
@@ -329,7 +329,7 @@ def refusal(error: Exception) -> bool | None:
     from mlflow.exceptions import MlflowException
 
     if not isinstance(error, MlflowException):
-        # Neither is an answer that is no JSON.
+        # An answer that is no JSON comes from something in front of the server, and may be different the next time.
         return isinstance(error, (KeyError, TypeError, ValueError)) and not isinstance(error, json.JSONDecodeError)
     if error.error_code in ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS"):
         return True

@@ -22,7 +22,7 @@ def run_tags(uri: str, run_id: str) -> dict[str, str] | None:
     try:
         return _served(uri, run_id) if uri.startswith("http") else _stored(uri, run_id)
     except (SQLAlchemyError, ValueError):
-        # The tracker asks again, as long as it takes.
+        # Not an error here: the tracker asks again, as long as it takes.
         return None
 
 

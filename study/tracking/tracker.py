@@ -113,7 +113,7 @@ class Tracker:
         self._thread.start()
 
     def wake(self) -> None:
-        """There is something new in the journal."""
+        """Tell the tracker that there is something new in the journal."""
         self._news.set()
 
     def close(self, timeout_s: float) -> bool:

@@ -136,7 +136,7 @@ def _stop_once(study: Disturbed, launch: Launch, stop: Callable[[], None], how: 
         assert checkpoint == max(step for step, _ in steps), (checkpoint, steps)
         where = f"trial {trial} has its checkpoint at step {checkpoint}"
     else:
-        # It was at its last step.
+        # The trial was at its last step when the signal came.
         assert row["state"] == "complete", row
         where = f"trial {trial} was at its end"
     assert len(launches.summary(study.storage)["trials"]) == trial + 1, "a trial was begun after the signal"
@@ -152,7 +152,7 @@ def ctrl_c_early(study: Disturbed, launch: Launch) -> None:
     took = launch.wait(130)
     launch.gone(5)
     steps = len(launches.steps_of(study.storage)) - before
-    # A trial may have been handed out just before.
+    # A trial may have been handed out just before the signal.
     assert steps <= 2, f"{steps} steps after the signal"
     assert launch.leftovers() == [], launch.leftovers()
     say(f"  Ctrl-C {pause:.1f} s after the start: exit 130 after {took:.1f} s and {steps} steps")
@@ -161,7 +161,7 @@ def ctrl_c_early(study: Disturbed, launch: Launch) -> None:
 def ctrl_c_twice(study: Disturbed, launch: Launch) -> None:
     launch.trained(2)
     launch.interrupt()
-    # At once it would count as the same one.
+    # A second signal right away would count as the first one again.
     time.sleep(run.SAME_SIGNAL_S + 0.2)
     launch.interrupt()
     took = launch.wait(130)

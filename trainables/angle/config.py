@@ -38,7 +38,8 @@ class CollapseLimits(Section):
     at_chance: Fraction = 0.995
     """A ranking loss of at least this share of ln(1 + comparisons) counts as chance."""
     spread: PositiveFinite = 1e-4
-    """Embeddings whose mean squared distance from their centre, at length 1, is below this are one point."""
+    """Embeddings count as one point where their mean squared distance from their centre, each scaled to length 1, is
+    below this."""
 
 
 class Config(TrainerConfig):
@@ -62,7 +63,7 @@ class Config(TrainerConfig):
     pooling: Literal["mean", "cls"] = "mean"
     """The embedding: the mean of the last layer's states, or the state of the first token."""
     length: Annotated[int, Field(ge=3)] = 32
-    """Tokens of a text, special ones and those of the prefix included."""
+    """Tokens that a text is cut to, special ones and those of the prefix included."""
     prefix: Text = ""
     """Text put before both sentences of every pair."""
 

@@ -123,7 +123,8 @@ def _accumulate(
 
 
 def _turned(y: torch.Tensor, split: SplitMode | None, back: bool = False) -> torch.Tensor:
-    """(1 + i) y, or for `back` (1 - i) y, which is its transpose; y itself without a split."""
+    """The rows of y times (1 + i) in the split's planes, or for `back` times (1 - i), the transpose; y itself without a
+    split."""
     if split is None:
         return y
     axis, shape = (1, (2, -1)) if split == "chunked" else (2, (-1, 2))

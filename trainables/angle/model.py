@@ -40,7 +40,7 @@ class SentenceEncoder(nn.Module):
         return int(self.backbone.config.get_text_config().hidden_size)
 
     def forward(self, tokens: Tokens) -> torch.Tensor:
-        """(texts, size) of tokens (texts, L), in the parameters' precision whatever autocast does inside."""
+        """Embeddings (texts, size) of tokens (texts, L), in the parameters' precision whatever autocast does inside."""
         hidden = self.backbone(input_ids=tokens.ids, attention_mask=tokens.mask).last_hidden_state
         hidden = hidden.to(next(self.backbone.parameters()).dtype)
         if self.pooling == "cls":

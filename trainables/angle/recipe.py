@@ -56,7 +56,7 @@ def build(config: Config, context: RecipeContext) -> AngleRecipe:
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """See `trainables.recipe.Encoder`: the longest of the prefixes, compared by cosine."""
+    """The recipe's `trainables.recipe.Encoder`: its vectors are the longest of the prefixes, compared by cosine."""
 
     scorer: ClassVar[Scorer] = DENSE
     statistics: ClassVar[None] = None
@@ -113,7 +113,8 @@ class Batch:
     labels: torch.Tensor
     """(pairs,) float64, so that equal labels stay equal."""
     excluded: torch.Tensor | None
-    """(pairs, pairs) second texts that are no negatives of a first text; None without a term or alike pairs."""
+    """(pairs, pairs) bool, true where a second text is no negative of a first one; None without the in-batch term or
+    without alike pairs."""
 
 
 class AngleRecipe:

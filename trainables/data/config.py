@@ -138,7 +138,8 @@ class PairData(Section):
 
 
 class RetrievalData(Section):
-    """A collection on which every prefix of the embedding is also measured; its keys are those of `EvaluationData`."""
+    """A collection on which every prefix of the embedding is also measured; `EvaluationData` says how its queries are
+    split."""
 
     source: CollectionSource | None = None
     """None for no retrieval, else `embedded`, `ir_datasets:ID` or a folder in BEIR layout."""

@@ -34,7 +34,8 @@ _SAMPLE = 100
 
 
 class Corpus(Protocol):
-    """Documents with positions from 0 in the source's order. Small, and can be sent to other processes."""
+    """Documents with positions from 0 in the source's order. The object itself is small, and can be sent to other
+    processes."""
 
     @property
     def name(self) -> str: ...

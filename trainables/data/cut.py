@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 _CHARACTERS_PER_TOKEN = 16
 _GROWTH = 8
 _WHOLE = 4
-"""A text at most this many times as long as the first prefix is not worth a second look."""
+"""A text at most this many times as long as the first prefix is tokenized whole: cutting it would save too little."""
 
 _END = regex.compile(
     r"\S(?=\s)|[\p{Han}\p{Hiragana}\p{Katakana}](?=[\p{Han}\p{Hiragana}\p{Katakana}])|[\p{P}\p{S}](?=[\p{P}\p{S}\p{L}])"
 )
-"""Where white space begins, between two characters of a script without spaces, behind punctuation and symbols."""
+"""Places where a prefix may end: where white space begins, between two characters of a script without spaces, behind
+punctuation and symbols."""
 
 
 def cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], length: int) -> list[str]:

@@ -36,9 +36,9 @@ class MaskableTokens:
     """A padded batch of B texts, the longest of L tokens; all tensors are (B, L)."""
 
     ids: torch.Tensor
-    """int64."""
+    """Token ids, int64."""
     mask: torch.Tensor
-    """int64, 1 on tokens and 0 on padding."""
+    """Attention mask, int64: 1 on tokens and 0 on padding."""
     special: torch.Tensor
     """bool, true on what is no text: padding, the tokenizer's special tokens, and unknown words, from which
     nothing can be learnt."""

@@ -55,7 +55,7 @@ class TextSet(Protocol):
         ...
 
     def packed(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> TextSet:
-        """The same texts in pieces of `max_length` tokens, see `trainables.data.packing`."""
+        """These texts joined and cut to pieces of `max_length` tokens, see `trainables.data.packing`."""
         ...
 
 

@@ -50,7 +50,7 @@ def word_starts(texts: Sequence[str], encodings: Sequence[Encoding]) -> np.ndarr
     starts = np.ones(len(spans), dtype=bool)
     touching = (pre_token[1:] == pre_token[:-1]) & (begin[1:] <= end[:-1]) & (base[1:] == base[:-1])
     lettered = (first[1:] == _WORD) & (last[:-1] == _WORD)
-    blank = ((first == _SPACE) & (last == _SPACE) | (begin == end))[:-1]  # of no length where spaces are trimmed
+    blank = ((first == _SPACE) & (last == _SPACE) | (begin == end))[:-1]  # empty where spaces are trimmed
     starts[1:] = ~(touching & (lettered | blank | (begin[1:] < end[:-1])))
     return starts
 

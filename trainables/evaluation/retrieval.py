@@ -77,7 +77,7 @@ class Retrieval:
         }
 
     def reduced(self, queries: int, documents: int) -> Retrieval:
-        """The same splits with so many of their queries and documents, the longest and the strangest."""
+        """A copy whose splits have only `count` of their queries and documents, the longest and the strangest."""
         made = copy.copy(self)
         made.sets = {}
         for group in _sharing_documents(self.sets):

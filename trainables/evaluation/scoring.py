@@ -37,7 +37,7 @@ class Ragged:
     """Any number of vectors for each of several texts, one text's after the other's."""
 
     values: torch.Tensor
-    """(vectors of all texts, dim)."""
+    """The vectors of all texts, one text after the other: (number of vectors, dim)."""
     lengths: torch.Tensor
     """(texts,) int64 on the device of `values`: vectors of each text."""
 
@@ -46,7 +46,7 @@ class Ragged:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(texts, dim)."""
+        """Number of texts and size of a vector, as (texts, dim)."""
         return len(self.lengths), self.values.shape[1]
 
     def __getitem__(self, texts: slice | Sequence[int]) -> Ragged:
@@ -75,7 +75,7 @@ class Ragged:
 
 
 Vectors = TypeVar("Vectors")
-"""Of several texts, as an encoder returns them; `len` is the number of texts."""
+"""Vectors of several texts, as an encoder returns them; `len` is the number of texts."""
 Take = Callable[[str, str, int], np.ndarray]
 """(file, type, count) -> the next so many numbers of a file that is read from start to end."""
 

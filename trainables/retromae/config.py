@@ -37,14 +37,16 @@ class CollapseLimits(Section):
     """Share of the stage's steps after which a loss must be below chance, or falling fast enough to come below it by
     the end."""
     decoder_grace: PositiveInt = 500
-    """Steps in which a decoder may know no more than frequencies, and not heed the embedding, however short the
-    stage: its layers are new. A basic decoder on small texts was seen to take 180 steps."""
+    """Steps in which a decoder may do no better than token frequencies do, and ignore the embedding, however short the
+    stage is: its layers are new. A basic decoder on small texts was seen to take 180 steps."""
     probes: PositiveInt = 5
-    """The decoder ignores the embedding if it did so at this many measurements in a row, and for a window at least."""
+    """Measurements in a row, a window's worth at least, at which the decoder must have ignored the embedding for the
+    run to be stopped."""
     jump: Annotated[float, Field(gt=1, allow_inf_nan=False)] = 1.5
     """A pre-training loss that is this many times what it was over the window before, and stays there, has diverged."""
     spread: PositiveFinite = 1e-5
-    """Embeddings whose mean squared distance from their centre, at length 1, is below this are one point."""
+    """Embeddings count as one point where their mean squared distance from their centre, each scaled to length 1, is
+    below this."""
 
 
 class Pretraining(Section):
@@ -58,11 +60,12 @@ class Pretraining(Section):
     batch_size: Annotated[int, Field(ge=2)] = 32
     """Global batch, in texts."""
     max_length: Annotated[int, Field(ge=8)] = 64
-    """Tokens of a text, special ones included."""
+    """Tokens that a text is cut to, special ones included."""
     optimiser: Optimiser = Optimiser()
     text: TextData = TextData()
     probe_every: PositiveInt = 10
-    """Every so many steps the decoder is also run on the embeddings of other texts, forward only."""
+    """Steps between two measurements of whether the decoder heeds the embedding: it is run on the embeddings of other
+    texts, forward only."""
 
 
 class MaskingConfig(TrainerConfig):

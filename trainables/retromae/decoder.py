@@ -165,7 +165,7 @@ def _context(backbone: Backbone, embedding: torch.Tensor, ids: torch.Tensor) -> 
 
 
 def _positions(backbone: Backbone, like: torch.Tensor) -> tuple[torch.Tensor, Rotary | None]:
-    """(p, angles) of the positions of `like` (B, L, D); p is (L, D)."""
+    """The pair (p, angles) for the positions of `like` (B, L, D), where p is (L, D)."""
     length, width = like.shape[1:]
     table = position_table(backbone)
     if table is not None:
@@ -177,7 +177,7 @@ def _positions(backbone: Backbone, like: torch.Tensor) -> tuple[torch.Tensor, Ro
 
 
 def _rows(table: Any, length: int) -> torch.Tensor:
-    """(length, D) of a table of positions; RoBERTa counts them from padding_idx + 1."""
+    """The embeddings (length, D) of the first positions in a table; RoBERTa counts positions from padding_idx + 1."""
     first = 0 if table.padding_idx is None else table.padding_idx + 1
     return table.weight[first : first + length]
 

@@ -57,7 +57,7 @@ def build(config: Config, context: RecipeContext) -> RetroMAERecipe:
 
 
 class Encoder(encoders.TextEncoder):
-    """See `trainables.recipe.Encoder`; also what the recipe itself is fine-tuned and evaluated with."""
+    """The recipe's `trainables.recipe.Encoder`, with which it is also fine-tuned and evaluated."""
 
     @classmethod
     def open(cls, folder: Path, config: Config, device: torch.device) -> Encoder:
@@ -140,7 +140,7 @@ class RetroMAERecipe(RetrievalRecipe):
             return PretrainingBatch(
                 self.masker.encode(texts, config.pretraining.max_length, context.device), seeds.to(context.device)
             )
-        # By the place in the stage: runs with and without pre-training are fine-tuned on the same batches.
+        # Batches follow the place in the stage, so that runs with and without pre-training are fine-tuned on the same.
         return super().batch(place)
 
     def loss(self, batch: PretrainingBatch | RetrievalBatch, step: int) -> tuple[torch.Tensor, Signals]:

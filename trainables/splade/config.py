@@ -35,7 +35,7 @@ class CollapseLimits(Section):
     dense_share: Fraction = 0.5
     """A document vector with more than this share of the vocabulary active is dense."""
     explosion: PositiveFinite = 10.0
-    """Growth of the scores since the start, with a loss above chance, that counts as exploding."""
+    """Scores that have grown by this factor since the start, with a loss above chance, count as exploding."""
 
 
 class HeadConfig(TrainerConfig):

@@ -73,7 +73,7 @@ class SpladeEncoder(nn.Module):
         return self.mlm.get_output_embeddings()
 
     def forward(self, tokens: Tokens) -> torch.Tensor:
-        """(texts, V) of tokens (texts, L); float32 whatever autocast does inside."""
+        """Vectors (texts, V) of tokens (texts, L), in float32 whatever autocast does inside."""
         decoder = self.decoder
         return max_log1p_relu(self.hidden(tokens), tokens.mask, decoder.weight, decoder.bias)
 
@@ -89,7 +89,7 @@ class SpladeEncoder(nn.Module):
                 self.decoder.bias[outputs] = 0
 
     def hidden(self, tokens: Tokens) -> torch.Tensor:
-        """What the decoder is given, (texts, L, D).
+        """The states (texts, L, D) that the decoder is given.
 
         The model runs as it is, whatever its architecture, but for its decoder, which is handed no tokens.
         """

@@ -45,7 +45,7 @@ def build(config: Config, context: RecipeContext) -> SpladeRecipe:
 
 
 class Encoder(encoders.TextEncoder):
-    """See `trainables.recipe.Encoder`; also what the recipe itself is evaluated with."""
+    """The recipe's `trainables.recipe.Encoder`, with which it is also evaluated."""
 
     scorer = SPARSE
     statistics = VectorStatistics(lambda v: (v > 0).sum(0), lambda q, d: _sparsity(q, d))
