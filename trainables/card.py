@@ -1,7 +1,7 @@
 """The card of an exported model, as people and the Hugging Face hub read it: FOLDER/README.md.
 
-Its header and its order are those of sentence-transformers' cards. How the model is opened is read off the folder,
-what the recipe is off its config's own words; so a new trainer has a card too.
+Its header and its order are those of sentence-transformers' cards. How to open the model is read from the files in its
+folder, and what the recipe is from the docstring of its config, so that a new trainer has a card, too.
 """
 
 from __future__ import annotations

@@ -57,7 +57,8 @@ class Optimiser(Section):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Steps with an optimiser of their own. A stage begins with fresh moments and ends with a checkpoint."""
+    """Steps with an optimiser of their own. A stage begins with an optimiser without moments and ends with a
+    checkpoint."""
 
     name: str
     steps: int
@@ -98,7 +99,7 @@ class TrainerConfig(Section):
     evaluate_every: PositiveInt = 50
     """Steps between two measurements on validation data; the last step is always measured."""
     checkpoint_every: PositiveInt = 50
-    """Steps between two checkpoints: the most that a kill costs."""
+    """Steps between two checkpoints, the most training that a kill can cost."""
     collapse: bool = True
     """Stop a run that the recipe's collapse rules find hopeless."""
 

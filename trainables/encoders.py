@@ -194,7 +194,8 @@ def encode(
     precision: Literal["auto", "float32", "bf16"],
     scorer: Scorer = DENSE,
 ) -> Any:
-    """Vectors of all texts in their order, as `scorer` knows them, by forward passes of `ENCODE_ROWS` texts."""
+    """Vectors of all texts in their order, of the kind that `scorer` knows, by forward passes of `ENCODE_ROWS`
+    texts."""
     parts = []
     for start in range(0, len(texts), ENCODE_ROWS):
         batch = tokens(texts[start : start + ENCODE_ROWS])

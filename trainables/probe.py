@@ -28,8 +28,8 @@ def spaced(items: Sequence[Item], count: int) -> list[Item]:
 def extremes(texts: Sequence[str], count: int) -> list[int]:
     """Places of at most `count` different texts, ascending: the longest, the shortest, and the strangest.
 
-    Half of them are the longest, the shortest is one from three on, and the rest have a character that the fewest
-    texts have; of equals those that are rarer throughout.
+    Half of them are the longest texts; with a `count` of 3 or more one is the shortest; the rest have the characters
+    that occur in the fewest texts. Among equals, texts come first whose characters are rarer throughout.
 
     >>> extremes(["plain words", "some plain words", "words", "plain \u2603", "plain"], 3)
     [1, 2, 3]

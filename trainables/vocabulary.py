@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 SAID, REFUSED = 0.05, 0.5
-"""Shares of unknown tokens: from the first on it is said, from the second on nothing can be learnt from the texts."""
+"""Shares of unknown tokens: at the first or above it is said, at the second or above the texts are refused, because
+nothing can be learnt from them."""
 
 CUT = 4_000
 """Characters of a text that are looked at."""

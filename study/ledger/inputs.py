@@ -20,7 +20,7 @@ Rename = Callable[[str, Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A search space that Optuna knows by other names of its choices than the function that suggests them does."""
+    """A search space whose choices have other names in Optuna's storage than in the function that suggests them."""
 
     space: Callable[[Any], Any]
     rename: Rename
@@ -30,7 +30,7 @@ class Space:
 
 
 class _Trial:
-    """An Optuna trial whose choices go in with their other names, and come back as they were written."""
+    """An Optuna trial that stores a choice under its other name, and gives it back as the space wrote it."""
 
     def __init__(self, trial: Any, rename: Rename) -> None:
         self._trial, self._rename = trial, rename
@@ -49,7 +49,8 @@ class _Trial:
 
 @dataclass(frozen=True, slots=True)
 class _Located:
-    """Makes the paths of a config's keys absolute; each text once, so that it stays one even if its folder goes."""
+    """Makes the paths of a config's keys absolute. Each text is looked up once, so that it counts as a path even if its
+    folder disappears meanwhile."""
 
     places: Mapping[str, Place]
     base: Path
@@ -64,7 +65,7 @@ class _Located:
 
 
 def renamed(study: Study, rename: Rename) -> Study:
-    """A copy in which every value that a key of the config may have is called by its other name."""
+    """A copy of the study in which every value that a key of the config may have is called by its other name."""
     config = {key: rename(key, paths.value_of(study.config, key)) for key in paths.places(study.config)}
     return study.model_copy(
         update={

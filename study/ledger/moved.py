@@ -34,7 +34,7 @@ class Begun:
 
     moves: Moves = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What reading the data brought."""
+    """Names, sizes and digests that reading the data brought."""
     contents: Mapping[str, str] | None = None
     """Value -> sha256 of its files; None where the ledger is older than this record."""
 
@@ -96,7 +96,7 @@ def since(definition: Mapping[str, Any], now: Mapping[str, Any], places: Mapping
 
 
 def as_begun(study: Study, begun: Begun) -> Study:
-    """The study with the names that it was begun with."""
+    """The study with its inputs called as they were when it was begun."""
     return inputs.renamed(study, begun.name) if begun.moves else study
 
 

@@ -29,7 +29,7 @@ def number(value: Any) -> float | None:
 
 
 def named(name: str) -> str:
-    """A signal, or anything else that no recipe says more of, for readers.
+    """The name for readers of a signal, or of anything else that no recipe declares.
 
     >>> named("encoder_loss"), named("test.a_at_10"), named("bm25")
     ('encoder loss', 'test a@10', 'BM25')
@@ -70,7 +70,8 @@ def setting(value: Any) -> str:
 
 
 def at(trial: TrialSummary, parameter: str) -> str:
-    """`k = 2`; a control goes by what it changes, another trial without the parameter by its number."""
+    """What a trial is called, such as `k = 2`: a control by what it changes, another trial without the study's
+    parameter by its number."""
     params = trial.params
     if trial.control:
         return "control " + ", ".join(f"{name} = {setting(value)}" for name, value in params.items())

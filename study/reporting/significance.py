@@ -50,7 +50,8 @@ def mean(values: Sequence[float], confidence: float = 1 - LEVEL) -> Mean:
 
 
 def crossed(table: np.ndarray, value: float | None = None, confidence: float = 1 - LEVEL) -> Mean:
-    """Interval and test of the mean of `table` (seeds, items), both drawn from more; of one seed, those of `mean`.
+    """Interval and test of the mean of `table` (seeds, items) for other seeds and other items; with one seed, those of
+    `mean`.
 
     `value` is the mean where the cells give it only nearly, as pseudo-values do. A component that comes out
     negative counts as none.

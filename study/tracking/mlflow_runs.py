@@ -123,7 +123,7 @@ def inherited(tags: Mapping[str, str]) -> dict[str, str]:
 
 
 def status_of(state: Ending) -> str:
-    """MLflow's status of a run that ended so."""
+    """MLflow's status for a run that ended in this state."""
     if state in (TrialState.COMPLETE, StudyStatus.FINISHED):
         return "FINISHED"
     return "FAILED" if state == TrialState.FAILED else "KILLED"
@@ -135,7 +135,8 @@ class LostError(Exception):
 
 @dataclass
 class State:
-    """How far the journal has been replayed, and into what. Bound to one place: another one starts afresh."""
+    """How far the journal has been replayed, and into which store. A state is bound to one store: another one is filled
+    from the beginning."""
 
     uri: str
     experiment: str

@@ -121,7 +121,7 @@ class PairData(Section):
     """A label above this is an error in the data; see `lowest`."""
     label_words: tuple[Text, ...] = ()
     """Labels that are words, the least alike first, at equal distances from 0 to 1. Words such as yes and no, and those
-    of entailment, are known without."""
+    of entailment data, need no such list."""
 
     @model_validator(mode="after")
     def _range(self) -> PairData:

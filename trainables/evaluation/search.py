@@ -33,7 +33,7 @@ def top_k(
 
 
 def best_of(scored: Iterable[tuple[Sequence[int], torch.Tensor]], queries: int, k: int) -> TopK:
-    """The k best documents of so many queries: `scored` yields (positions in the collection, scores (queries,
+    """The k best documents of each of so many queries. `scored` yields (positions in the collection, scores (queries,
     positions)), with no position twice."""
     best = TopK(queries, k)
     for positions, scores in scored:

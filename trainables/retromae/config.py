@@ -74,7 +74,7 @@ class MaskingConfig(TrainerConfig):
     encoder_mask_ratio: OpenFraction = 0.3
     """Share of the tokens that the encoder does not see, whole words where the tokenizer allows."""
     decoder_mask_ratio: OpenFraction = 0.5
-    """Share of the tokens that the decoder does not see: for each position anew with enhanced decoding."""
+    """Share of the tokens that the decoder does not see; enhanced decoding draws them anew for each position."""
     decoding: Literal["enhanced", "basic"] = "enhanced"
     """`enhanced` predicts all tokens, each from a context of its own; `basic` the masked ones from one context."""
     decoder_layers: Annotated[int, Field(ge=1, le=3)] = 1
