@@ -10,8 +10,6 @@ from typing import Any
 from study import profiles, spec
 from study.ledger import inputs
 from study.ledger.space import check_settings, explore
-from study.protocol.folder import StudyFolder
-from study.uris import sqlite_uri
 from trainables import overrides
 from trainables.places import typed
 
@@ -108,11 +106,6 @@ def unused(address: str | None) -> list[str]:
     if address is not None or "RAY_ADDRESS" not in os.environ:
         return []
     return ["RAY_ADDRESS is not used: everything runs on this machine; --address names a cluster"]
-
-
-def beside(storage: StudyFolder) -> str:
-    """SQLite beside the study's folder, shared by the studies there: on a cluster only that folder is sure to stay."""
-    return sqlite_uri(storage.shared_tracking)
 
 
 def listing() -> str:

@@ -21,10 +21,12 @@ from study import home, profiles, request, spec
 from study.engine.input_check import InputCheck
 from study.engine.processes import descendants, kill
 from study.ledger import files, identity, inputs, lease, moved, optuna_study
+from study.ledger.launch_options import LaunchOptions
 from study.ledger.lock import Held, Lock
 from study.ledger.space import explore
 from study.planning import cards, provenance
 from study.planning.plan import plan
+from study.protocol.destinations import Destinations, shared_tracking
 from study.protocol.folder import StudyFolder
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import StudySummary, read
@@ -88,9 +90,10 @@ def run(options: argparse.Namespace) -> int:
                 f"--fresh: the ledger of --ledger already has a study '{name}', which would be carried on; "
                 "name another database, or leave --fresh out"
             )
-    url = ledger or optuna_study.default_url(storage)
     given = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
-    tracking_uri = absolute_uri(given or (DEFAULT_TRACKING if options.address is None else request.beside(storage)))
+    tracking = absolute_uri(given or (DEFAULT_TRACKING if options.address is None else shared_tracking(storage)))
+    destinations = Destinations(storage, ledger, tracking, options.checkpoints)
+    url = destinations.ledger_url
     if options.checkpoints:
         check_store(options.checkpoints, probe=False)
     begun, before, fruitless, study_id = _in_ledger(url, name, study, options)
@@ -101,10 +104,7 @@ def run(options: argparse.Namespace) -> int:
         identity.check(storage, study_id, name, redacted(url))
     if options.dry_run:
         here = cards.outlook(study.resources, cards.visible()) if options.address is None else None
-        shown = plan(
-            name, profile, study, storage, options.checkpoints, tracking_uri, outlook, before.moves, fruitless, here
-        )
-        print(shown, flush=True)
+        print(plan(name, profile, study, destinations, outlook, before.moves, fruitless, here), flush=True)
         return FINISHED
     _check_writable(storage)
     if outlook.states and not storage.journal.exists():
@@ -112,11 +112,11 @@ def run(options: argparse.Namespace) -> int:
             f"--storage {storage}: the ledger has trials of {name} whose journal is not there; name the folder that "
             "the study was begun in, or another ledger"
         )
-    check_uri(tracking_uri)
-    tags = _recorded_tags(storage, tracking_uri) if begun is not None else None
+    check_uri(tracking)
+    tags = _recorded_tags(storage, tracking) if begun is not None else None
     if begun is not None and study_id is not None:
         where, lost = (
-            f"its run at {redacted(tracking_uri)}",
+            f"its run at {redacted(tracking)}",
             "; if that folder is lost, delete the tag study.launch of it",
         )
         identity.check_launch(storage, study_id, identity.Launch.of(tags or {}), where, lost)
@@ -141,7 +141,7 @@ def run(options: argparse.Namespace) -> int:
             print(
                 f"{name}: begun again; all of its {fruitless} trial(s) failed before their first step", file=sys.stderr
             )
-        session = Session(name, profile, study, storage, url, tracking_uri, options, before)
+        session = Session(name, profile, study, destinations, options, before)
         return session.run()
     finally:
         lock.release()
@@ -173,11 +173,10 @@ class Session:
     """One launch of a study on this terminal."""
 
     def __init__(
-        self, name: str, profile: str, study: spec.Study, storage: StudyFolder, url: str, tracking_uri: str,
-        options: Any, before: moved.Begun,
-    ) -> None:  # fmt: skip
-        self.name, self.profile, self.study, self.storage, self.before = name, profile, study, storage, before
-        self.url, self.tracking_uri, self.options = url, tracking_uri, options
+        self, name: str, profile: str, study: spec.Study, destinations: Destinations, options: Any, before: moved.Begun
+    ) -> None:
+        self.name, self.profile, self.study, self.before = name, profile, study, before
+        self.destinations, self.storage, self.options = destinations, destinations.storage, options
         self.signals, self.told = 0, False
         self.signalled, self.signalled_at = "", -math.inf
         self.engine: Any = None
@@ -238,11 +237,13 @@ class Session:
         import ray
 
         engine.check_room(self.study)
-        actor = engine.open_ledger(
-            name=self.name, profile=self.profile, study=moved.as_begun(self.study, self.before), storage=self.storage,
-            url=self.url, tracking_uri=self.tracking_uri, tags=provenance.tags() | {"command": provenance.command()},
-            retry_failed=self.options.retry_failed, checkpoints=self.options.checkpoints, moves=self.before.moves,
-        )  # fmt: skip
+        options = LaunchOptions(
+            tags=provenance.tags() | {"command": provenance.command()},
+            retry_failed=self.options.retry_failed,
+            moves=self.before.moves,
+        )
+        known = moved.as_begun(self.study, self.before)
+        actor = engine.open_ledger(self.name, self.profile, known, self.destinations, options)
         self.begun = True
         for note in found["notes"]:
             display.message(note)
@@ -265,7 +266,7 @@ class Session:
         complete = ray.get(actor.close.remote(artifacts, MLFLOW_WAIT_S))
         summary = read(self.storage.summary)
         if not complete:
-            place, waits = redacted(self.tracking_uri), summary.tracking.error
+            place, waits = summary.tracking.uri, summary.tracking.error
             when = f" ({waits}); when it takes records again," if waits else ";"
             display.message(f"{place} does not have everything yet{when} the same command sends the rest")
         display.close(summary, self.storage)
@@ -353,12 +354,12 @@ def _set_aside(storage: StudyFolder, lock: Lock) -> Lock:
     return Lock(storage.lock)
 
 
-def _recorded_tags(storage: StudyFolder, tracking_uri: str) -> dict[str, str] | None:
+def _recorded_tags(storage: StudyFolder, tracking: str) -> dict[str, str] | None:
     """Tags of the study's run in this tracking store; None where the store does not have what the folder says."""
     summary = _summary(storage)
-    if summary is None or summary.tracking.uri != redacted(tracking_uri) or not summary.tracking.run_id:
+    if summary is None or summary.tracking.uri != redacted(tracking) or not summary.tracking.run_id:
         return None
-    return run_tags(tracking_uri, summary.tracking.run_id)
+    return run_tags(tracking, summary.tracking.run_id)
 
 
 def _check_writable(storage: StudyFolder) -> None:

@@ -13,6 +13,7 @@ import shutil
 import socket
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,10 @@ from study import private_names
 from study.engine import trial
 from study.engine.capacity import per_worker, room
 from study.engine.processes import descendants, kill
+from study.ledger.launch_options import LaunchOptions
 from study.ledger.lease import Holder
-from study.ledger.ledger import Ledger
+from study.ledger.ledger import NO_OPTIONS, Ledger
+from study.protocol.destinations import Destinations
 from study.protocol.folder import WorkFolder, trial_name
 from study.protocol.messages import ActorName, GangSetting, HandOut
 from study.spec import Study
@@ -117,10 +120,17 @@ class Engine:
                 **(quiet | {private_names.TEMPORARY_FOLDER: self._temporary}),
             )
 
-    def open_ledger(self, **arguments: Any) -> Any:
+    def open_ledger(
+        self,
+        name: str,
+        profile: str,
+        study: Study,
+        destinations: Destinations,
+        options: LaunchOptions = NO_OPTIONS,
+    ) -> Any:
         """Start the ledger actor on this node with the arguments of `Ledger`, and wait until it is open.
 
-        Raises what `Ledger` does.
+        The study ends with this process. Raises what `Ledger` does.
         """
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -131,7 +141,8 @@ class Engine:
             name=self._name.name, namespace=self._name.namespace, scheduling_strategy=here
         ).remote()
         try:
-            ray.get(self.ledger.open.remote(**arguments, head=Holder.this(self.storage.path)))
+            options = replace(options, head=Holder.this(self.storage.path))
+            ray.get(self.ledger.open.remote(name, profile, study, destinations, options))
         except ray.exceptions.RayTaskError as error:
             # What the ledger itself raises, without the traceback of its process.
             raise error.cause from error
@@ -219,8 +230,8 @@ class LedgerActor(Ledger):
     def __init__(self) -> None:
         """Make an actor whose ledger is not open yet."""
 
-    def open(self, **arguments: Any) -> None:
-        Ledger.__init__(self, **arguments)
+    def open(self, *arguments: Any) -> None:
+        Ledger.__init__(self, *arguments)
 
 
 class LedgerSearcher(Searcher):

@@ -25,16 +25,18 @@ import optuna
 from study.ledger import identity
 from study.ledger.budget import Account
 from study.ledger.journal import Journal
+from study.ledger.launch_options import LaunchOptions
 from study.ledger.lease import Deposed, Holder, Lease
 from study.ledger.lock import Lock
-from study.ledger.moved import Moves, as_now
-from study.ledger.optuna_study import Refused, default_url, importances, open_study
+from study.ledger.moved import as_now
+from study.ledger.optuna_study import Refused, importances, open_study
 from study.ledger.records import Records
 from study.ledger.sampling import control_of
 from study.ledger.space import Unsuitable, log_scaled, shown, suggest
 from study.ledger.trial_record import Replicate, Row, front
 from study.private_names import storage_id
-from study.protocol.folder import StudyFolder, stored_model, stored_trial
+from study.protocol.destinations import Destinations
+from study.protocol.folder import stored_model, stored_trial
 from study.protocol.journal import Record
 from study.protocol.messages import Assignment, HandOut, Outcome
 from study.protocol.states import ReplicateState, StudyStatus, TrialState
@@ -50,6 +52,9 @@ FUTILE = 5
 """Trials in a row whose parameters cannot be run that end a study, or a tenth of its trials where that is more."""
 
 
+NO_OPTIONS = LaunchOptions()
+
+
 class Ledger:
     """One study's ledger. Not thread-safe: its actor serves one call at a time."""
 
@@ -58,34 +63,26 @@ class Ledger:
         name: str,
         profile: str,
         study: Study,
-        storage: StudyFolder,
-        url: str | None = None,
-        tracking_uri: str | None = None,
-        tags: Mapping[str, str] | None = None,
-        retry_failed: bool = False,
-        checkpoints: str | None = None,
-        moves: Moves | None = None,
-        head: Holder | None = None,
+        destinations: Destinations,
+        options: LaunchOptions = NO_OPTIONS,
     ) -> None:
         """Open or create the ledger, end what a kill left half-ended, and find what was interrupted.
 
-        `tracking_uri` None keeps the study out of MLflow; `checkpoints` is the URI of an object store that keeps
-        what trials write, in a folder with this study's id; `head` is the process that the study ends with, this one
-        by default. `study` has the names that it was begun with, `moves` says where its inputs are now. Raises
-        `Refused`, or `Held` while another ledger of this storage, or another head of this study, is alive.
+        `study` has the names that it was begun with. Raises `Refused`, or `Held` while another ledger of this storage,
+        or another head of this study, is alive.
         """
+        storage, url = destinations.storage, destinations.ledger_url
         self.name, self.profile, self.spec, self.storage = name, profile, study, storage
         # A SIGKILLed study leaves its actor alive for a moment.
         self._lock = Lock(storage.ledger_lock, wait_s=20.0)
         for written in (storage.summary, storage.tracking, storage.identity):
             remove_asides(written)
-        url = url or default_url(storage)
         with ExitStack() as opened:
             opened.callback(self._lock.release)
-            self._lease = Lease(url, name, head or Holder.this(storage.path))
+            self._lease = Lease(url, name, options.head or Holder.this(storage.path))
             opened.callback(self._lease.release)
             admit = partial(identity.check, storage, name=name, ledger=redacted(url))
-            self._study = open_study(url, name, study, checkpoints, self._lease.check, admit)
+            self._study = open_study(url, name, study, destinations.checkpoints, self._lease.check, admit)
             self.id: str = self._study.user_attrs["id"]
             last = identity.Launch.of(self._study.user_attrs)
             identity.check_launch(storage, self.id, last, f"the ledger {redacted(url)}")
@@ -94,9 +91,10 @@ class Ledger:
             self.journal = Journal(storage.journal)
             # From here on they stay until `close`.
             opened.pop_all()
-        self._checkpoints = checkpoints
-        self._tracker = Tracker(self.journal, storage.tracking, tracking_uri, name, self.id) if tracking_uri else None
-        self._moves = moves or {}
+        self._checkpoints, self._moves = destinations.checkpoints, options.moves
+        self._tracker: Tracker | None = None
+        if destinations.tracking is not None:
+            self._tracker = Tracker(self.journal, storage.tracking, destinations.tracking, name, self.id)
         self._parameter_log = log_scaled(study, study.parameter)
         self._metrics = study.metrics
         self._account = Account(study, self._study.user_attrs.get("elapsed", 0.0))
@@ -109,13 +107,13 @@ class Ledger:
         self._facts: dict[str, str] = self._study.user_attrs.get("facts", {})
         self._importances: dict[str, float] = self._study.user_attrs.get("importances", {})
         launch = identity.Launch(uuid.uuid4().hex, socket.gethostname(), str(storage))
-        self._records = Records(self.journal, name, profile, study, tags or {}, self._facts)
+        self._records = Records(self.journal, name, profile, study, options.tags, self._facts)
         self._records.study(self.id, launch)
         # After the journal: a launch that the ledger knows of must be in it.
         for key, value in launch.tags.items():
             self._study.set_user_attr(key, value)
         self._recover()
-        if retry_failed:
+        if options.retry_failed:
             self._enqueue_failed()
         self.status = StudyStatus.RUNNING
         self._write_summary()

@@ -25,10 +25,9 @@ from study.ledger.moved import ANEW, Begun, since
 from study.ledger.sampling import Sampler, control_of, pruner
 from study.ledger.space import explore
 from study.private_names import STORAGE_WRITES
-from study.protocol.folder import StudyFolder
 from study.protocol.states import TrialState
 from study.spec import Study
-from study.uris import NO_FILE, check_quoted, redacted, sqlite_path, sqlite_uri, with_driver
+from study.uris import NO_FILE, check_quoted, redacted, sqlite_path, with_driver
 from trainables import paths
 from trainables.errors import first_line, told
 from trainables.object_store import place_of
@@ -44,11 +43,6 @@ class Refused(ValueError):
 
 class Different(Refused):
     """What is asked for is not the study that the ledger has."""
-
-
-def default_url(storage: StudyFolder) -> str:
-    """SQLite beside the results."""
-    return sqlite_uri(StudyFolder(storage.path.resolve()).database)
 
 
 def check_url(url: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from study.ledger import optuna_study
 from study.ledger.space import explore
 from study.planning.estimate import estimate
-from study.protocol.folder import StudyFolder
+from study.protocol.destinations import Destinations, shared_tracking
 from study.spec import Resources, Study
 from study.uris import redacted
 from trainables import overrides, paths
@@ -19,9 +19,7 @@ def plan(
     name: str,
     profile: str,
     study: Study,
-    storage: StudyFolder,
-    checkpoints: str | None,
-    tracking_uri: str,
+    destinations: Destinations,
     outlook: optuna_study.Outlook | None,
     moves: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     fruitless: int = 0,
@@ -29,6 +27,7 @@ def plan(
 ) -> str:
     """What `--dry-run` prints; without an `outlook` and `cards` where ledger and trials are elsewhere.
 
+    Where `destinations` name no tracking store, the head of a cluster decides on it.
     `moves` are inputs that are elsewhere now, see `ledger/moved.py`; `fruitless` is the number of failed trials of a
     study that is begun again.
     """
@@ -56,9 +55,9 @@ def plan(
         f"gang        {_gang(study.resources)}",
         *([f"GPUs        {cards}"] if cards else []),
         *(estimate(study) if study.resources.gpus_per_worker else ()),
-        f"storage     {storage}",
-        *([f"checkpoints {checkpoints}"] if checkpoints else []),
-        f"tracking    {redacted(tracking_uri)}",
+        f"storage     {destinations.storage}",
+        *([f"checkpoints {destinations.checkpoints}"] if destinations.checkpoints else []),
+        f"tracking    {_tracking(destinations)}",
     ]
     if outlook is not None:
         lines.append(f"ledger      {_outlook(outlook)}")
@@ -71,6 +70,12 @@ def plan(
         f"  {key} = {paths.value_of(study.config, key)}" for key in overrides.keys(study.config) if key != "cache"
     ]
     return "\n".join(lines)
+
+
+def _tracking(destinations: Destinations) -> str:
+    if destinations.tracking is not None:
+        return redacted(destinations.tracking)
+    return f"$MLFLOW_TRACKING_URI of the head, else {shared_tracking(destinations.storage)}"
 
 
 def _outlook(outlook: optuna_study.Outlook) -> str:

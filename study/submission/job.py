@@ -13,6 +13,7 @@ from pathlib import Path
 from study import request
 from study.planning import provenance
 from study.planning.plan import plan
+from study.protocol.destinations import Destinations
 from study.protocol.folder import StudyFolder
 from study.submission import package
 from study.uris import sqlite_path
@@ -88,14 +89,16 @@ def build(options: argparse.Namespace) -> Job:
     # URLs may hold a password, and a job's command is shown to whoever looks at the dashboard. What is not given
     # here is left to the environment of the head.
     variables = _variables(options.env) | {variable: url for variable, url in urls.items() if url}
-    tracking_uri = urls["MLFLOW_TRACKING_URI"] or f"$MLFLOW_TRACKING_URI of the head, else {request.beside(storage)}"
+    destinations = Destinations(
+        storage, urls["STUDY_LEDGER"] or None, urls["MLFLOW_TRACKING_URI"] or None, options.checkpoints
+    )
     return Job(
         prefix=prefix(name, storage),
         entrypoint=shlex.join(words),
         variables=variables | provenance.git_state() | {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_S)},
         installs={kind: str(_file(kind, file)) for kind in ("pip", "uv") if (file := getattr(options, kind))},
         files=files,
-        plan=plan(name, profile, study, storage, options.checkpoints, tracking_uri, outlook=None),
+        plan=plan(name, profile, study, destinations, outlook=None),
     )
 
 

@@ -76,6 +76,7 @@ def check(storage: Path, trials: int) -> None:
     from study import spec
     from study.engine.executor import Engine
     from study.ledger.lock import Lock
+    from study.protocol.destinations import Destinations
     from study.protocol.folder import StudyFolder
 
     _, study = spec.load(launches.TINY, "stops", {}, {"budget.trials": 1 + trials})
@@ -85,7 +86,7 @@ def check(storage: Path, trials: int) -> None:
     engine = Engine(folder, None)
     engine.start()
     try:
-        ledger = engine.open_ledger(name="tiny_study", profile="stops", study=study, storage=folder)
+        ledger = engine.open_ledger("tiny_study", "stops", study, Destinations(folder))
         engine.fit(study)
         ray.get(ledger.conclude.remote())
         ended = time.monotonic()

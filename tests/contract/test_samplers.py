@@ -24,10 +24,10 @@ from study.ledger import optuna_study
 from study.ledger.ledger import Ledger
 from study.ledger.sampling import seed_of
 from study.ledger.space import explore
-from study.protocol.folder import StudyFolder
 from study.protocol.messages import Outcome
 from study.protocol.states import ReplicateState
 from study.spec import Budget, Objective, Pruner, Study
+from tests.ledgers import open_ledger
 from trainables.config import TrainerConfig
 from trainables.report import Metric
 
@@ -104,7 +104,7 @@ class Studied:
         self.open()
 
     def open(self, **arguments: Any) -> None:
-        self.ledger = Ledger("toy", "embedded", self.study, StudyFolder(self.folder), **arguments)
+        self.ledger = open_ledger("toy", self.study, self.folder, **arguments)
 
     def die(self) -> None:
         self.ledger.journal.close()

@@ -309,12 +309,12 @@ def test_fresh_does_not_carry_on_what_another_ledger_holds(tmp_path, asked) -> N
 def test_changed_study_names_the_key(tmp_path, asked) -> None:
     from study import spec
     from study.ledger import optuna_study
-    from study.protocol.folder import StudyFolder
+    from tests.ledgers import ledger_url
 
     storage = tmp_path / "studies" / "splade_k_search"
     storage.mkdir(parents=True)
     _, begun = spec.load(spec.available()["splade_k_search"], None, {}, {})
-    optuna_study.open_study(optuna_study.default_url(StudyFolder(storage)), "splade_k_search", begun)
+    optuna_study.open_study(ledger_url(storage), "splade_k_search", begun)
     done = asked("splade_k_search", "--set", "steps=7")
     refused(done, r"config\.steps was \d+, now 7.*--fresh")
 

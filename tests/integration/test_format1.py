@@ -21,6 +21,7 @@ from study.protocol.folder import StudyFolder
 from study.reporting.results import Findings
 from study.spec import Budget, Objective, Pruner, Resources, Study
 from study.tracking.tracker import Tracker, initialise
+from tests.ledgers import open_ledger
 from trainables.config import TrainerConfig
 from trainables.evaluation.types import Evaluation
 from trainables.report import Metric
@@ -144,7 +145,7 @@ def run_next(ledger: Ledger) -> str:
 def test_its_interrupted_trial_is_carried_on(storage) -> None:
     before = json.loads((storage / "summary.json").read_text())
     lines = (storage / "journal.jsonl").read_text()
-    ledger = Ledger("line", "embedded", study(), StudyFolder(storage))
+    ledger = open_ledger("line", study(), storage)
     shown = ledger.summary().model_dump(mode="json")
     assert shown["id"] == before["id"]
     same = ("state", "reason", "params", "values", "replicates", "steps", "planned_steps", "attempts", "checkpoint")
@@ -191,7 +192,7 @@ def test_its_tracking_goes_on_where_it_was(storage, uri) -> None:
 
     # As it was left, but for where MLflow is and what it called its runs.
     (storage / "tracking.json").write_text(json.dumps(before | {key: after[key] for key in ("uri", "runs")}))
-    ledger = Ledger("line", "embedded", study(), StudyFolder(storage), tracking_uri=uri, tags={"git.commit": "later"})
+    ledger = open_ledger("line", study(), storage, tracking=uri, tags={"git.commit": "later"})
     ledger.prepared({"data.train": "6 numbers"}, {"bm25": {"ndcg_at_10": 0.25}}, {})
     assert run_next(ledger) == "complete"
     assert ledger.hand_out() is None

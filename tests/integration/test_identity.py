@@ -19,13 +19,14 @@ from study import run, spec
 from study.ledger.lease import Deposed, Holder, Lease
 from study.ledger.ledger import Ledger
 from study.ledger.lock import Held
-from study.ledger.optuna_study import Refused, default_url, existing_study, open_study
+from study.ledger.optuna_study import Refused, existing_study, open_study
 from study.protocol.folder import StudyFolder
 from study.protocol.messages import Outcome
 from study.protocol.states import ReplicateState
 from study.protocol.summary import read
 from study.reporting.screen import final_text
 from study.run import Session
+from tests.ledgers import ledger_url, open_ledger
 from trainables.checkpoints import NAMES, Checkpoints
 from trainables.files import write_whole
 
@@ -55,7 +56,7 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 def opened(name: str, storage: Path, url: str | None = None, **more) -> Ledger:
     _, study = spec.load(Path(f"{name}.py"), None, {}, {})
-    return Ledger(name, "embedded", study, StudyFolder(storage.resolve()), url, **more)
+    return open_ledger(name, study, storage.resolve(), url=url, **more)
 
 
 def trained(ledger: Ledger, value: float = 0.5, end: bool = True) -> int:
@@ -169,7 +170,7 @@ def test_a_folder_whose_ledger_was_deleted_is_refused(folder, command, ids) -> N
 
 def test_a_ledger_of_another_study_of_the_same_name_is_refused(folder, command) -> None:
     mine, other = finished("one", folder / "x"), finished("one", folder / "y")
-    url = default_url(StudyFolder(folder / "y"))
+    url = ledger_url(folder / "y")
     assert_refused(command("one.py", "--storage", "x", "--ledger", url), mine, other)
     with pytest.raises(Refused, match=f"{mine}.*{other}"):
         opened("one", folder / "x", url)
@@ -177,7 +178,7 @@ def test_a_ledger_of_another_study_of_the_same_name_is_refused(folder, command) 
 
 def test_a_healthy_study_is_not_set_aside_for_a_ledger_whose_trials_all_failed(folder, command) -> None:
     """A study that has learnt nothing is begun again with another definition, in its own folder only."""
-    mine, url = finished("one", folder / "x"), default_url(StudyFolder(folder / "y"))
+    mine, url = finished("one", folder / "x"), ledger_url(folder / "y")
     ledger = opened("one", folder / "y", url)
     number = ledger.ask()
     ledger.begin(number)
@@ -425,7 +426,7 @@ def test_of_several_heads_on_an_empty_database_one_begins(folder, request, datab
             ready.wait()
             existing_study(url, "one", study)
             try:
-                begun.append(Ledger("one", "embedded", study, StudyFolder(storage), url))
+                begun.append(open_ledger("one", study, storage, url=url))
             except Held as error:
                 refused.append(str(error))
 
@@ -458,7 +459,7 @@ def test_a_head_that_was_replaced_writes_nothing_and_stops_its_gangs(folder) -> 
     ledger = opened("one", folder / "x", head=replace(here, begun=here.begun - 1))
     number = trained(ledger, end=False)
     entries = (folder / "x" / "journal.jsonl").read_bytes()
-    new = Lease(default_url(StudyFolder(folder / "x")), "one", here)
+    new = Lease(ledger_url(folder / "x"), "one", here)
     told = ledger.report(number, 1, 0, [{"step": 3, "time": 1, "metrics": {"ndcg_at_10": 0.5}}])
     assert told.startswith(f"the study was taken over by process {here.pid} on")
     with pytest.raises(Deposed):
@@ -566,13 +567,13 @@ def test_copies_on_two_hosts_are_told_apart_by_mlflow(folder, command, monkeypat
 
     here, there, tracking = folder / "here", folder / "there", f"sqlite:///{folder / 'mlflow.db'}"
     arguments = ("one.py", "--trials", "5", "--tracking-uri", tracking, "--storage")
-    name = finished("one", here, tracking_uri=tracking)
+    name = finished("one", here, tracking=tracking)
     shutil.copytree(here, folder / "sent")
     here.rename(folder / "unseen")  # from the other host, whose folder this one is
     (folder / "sent").rename(there)
     monkeypatch.setattr("socket.gethostname", lambda: "node-b")
     assert command(*arguments, str(there)).launched
-    ledger = opened("one", there, tracking_uri=tracking)
+    ledger = opened("one", there, tracking=tracking)
     assert ledger.close([], 60.0)
     there.rename(folder / "gone")
     (folder / "unseen").rename(here)
@@ -595,7 +596,7 @@ def test_an_answer_at_once_needs_what_mlflow_has(folder, command) -> None:
 
     tracking = f"sqlite:///{folder / 'studies' / 'mlflow.db'}"
     (folder / "studies").mkdir()
-    finished("one", folder / "studies" / "one", tracking_uri=tracking)
+    finished("one", folder / "studies" / "one", tracking=tracking)
     done = command("one.py")
     assert (done.code, done.launched) == (0, False)
     assert command("one.py", "--tracking-uri", f"sqlite:///{folder / 'other.db'}").launched

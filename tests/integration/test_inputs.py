@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import cloudpickle
@@ -14,10 +15,10 @@ from study import request, run
 from study.ledger import inputs, moved, optuna_study
 from study.ledger.ledger import Ledger
 from study.ledger.space import explore
-from study.protocol.folder import StudyFolder
 from study.protocol.messages import Outcome
 from study.protocol.states import ReplicateState
 from study.spec import Budget, Objective, Study
+from tests.ledgers import ledger_url, open_ledger
 from trainables import cli, paths
 from trainables.data.config import EvaluationData, TrainData
 from trainables.splade.config import Config
@@ -161,7 +162,7 @@ class Launch:
     """What a launch in `folder` does about its inputs, up to the first trial."""
 
     def __init__(self, folder: Path, storage: Path, asked: Study | None = None, facts: dict[str, str] = FACTS) -> None:
-        self.url = optuna_study.default_url(StudyFolder(storage))
+        self.url = ledger_url(storage)
         self.study = inputs.located(asked or study(), folder)
         self.space = explore(self.study)
         inputs.check(self.study, self.space)
@@ -172,7 +173,7 @@ class Launch:
         self.before.check("s", self.study, self.space, facts, contents)
         # The actor gets its arguments by pickle.
         known = pickle.loads(cloudpickle.dumps(self.known))
-        self.ledger = Ledger("s", "embedded", known, StudyFolder(storage), self.url, moves=self.before.moves)
+        self.ledger = open_ledger("s", known, storage, url=self.url, moves=self.before.moves)
         self.ledger.prepared(facts, {}, contents)
 
     def trial(self, error: str | None = None) -> tuple[dict, dict]:
@@ -431,7 +432,7 @@ def test_a_dry_run_says_what_moved_and_what_is_begun_again(here, capsys) -> None
 
     def begun() -> Ledger:
         _, _, profile, asked = request.requested(run.parser().parse_args(["splade_k_search", *wanted]))
-        return Ledger("splade_k_search", profile, asked, StudyFolder(storage))
+        return open_ledger("splade_k_search", asked, storage, profile)
 
     ledger = begun()
     number = ledger.ask()
@@ -456,8 +457,8 @@ def test_a_fruitless_study_is_set_aside_and_begun_again_without_fresh(here, caps
     class Session:
         """Takes the place of a launch, which would start Ray."""
 
-        def __init__(self, name, profile, study, storage, url, tracking_uri, options, before) -> None:
-            self.arguments = (name, profile, study, storage, url)
+        def __init__(self, name, profile, study, destinations, options, before) -> None:
+            self.arguments = (name, profile, study, replace(destinations, tracking=None))
             begun.append((study.config.train.source, before))
 
         def run(self) -> int:

@@ -20,14 +20,16 @@ from pydantic import model_validator
 from study.evaluate import trial_configs
 from study.ledger.ledger import FUTILE, Ledger
 from study.ledger.lock import Held
-from study.ledger.optuna_study import Refused, default_url, existing_study, outlook
+from study.ledger.optuna_study import Refused, existing_study, outlook
 from study.ledger.space import explore
+from study.protocol.destinations import Destinations
 from study.protocol.folder import StudyFolder
 from study.protocol.journal import Ended, Metrics
 from study.protocol.messages import HandOut, Outcome
 from study.protocol.states import ReplicateState
 from study.spec import Budget, Objective, Pruner, Resources, Study
 from study.tracking.mlflow_runs import status_of
+from tests.ledgers import ledger_url, open_ledger
 from trainables.config import TrainerConfig
 from trainables.report import Metric
 
@@ -69,13 +71,12 @@ def database(request, monkeypatch) -> Iterator[None]:
     server, urls = request.getfixturevalue("postgres"), {}
     with ExitStack() as stack:
 
-        def url(storage: Path) -> str:
+        def url(storage: StudyFolder) -> str:
             if storage not in urls:
                 urls[storage] = stack.enter_context(server.database())
             return urls[storage]
 
-        for module in ("study.ledger.ledger", __name__):
-            monkeypatch.setattr(f"{module}.default_url", url)
+        monkeypatch.setattr(Destinations, "ledger_url", property(lambda self: self.ledger or url(self.storage)))
         yield
 
 
@@ -94,7 +95,7 @@ def toy(**changes) -> Study:
 
 
 def opened(storage: Path, study: Study | None = None, **arguments) -> Ledger:
-    return Ledger("toy", "embedded", study or toy(), StudyFolder(storage), **arguments)
+    return open_ledger("toy", study or toy(), storage, **arguments)
 
 
 def dies(ledger: Ledger) -> None:
@@ -242,10 +243,10 @@ def test_the_sequence_of_trials_is_that_of_sqlite(tmp_path) -> None:
 
 def test_studies_of_different_names_share_a_database(tmp_path) -> None:
     ledger, other = opened(tmp_path / "one"), tmp_path / "other"
-    url = default_url(StudyFolder(tmp_path / "one"))
+    url = ledger_url(tmp_path / "one")
     run_trial(ledger, 0.4)
     number = ledger.ask()
-    second = Ledger("second", "embedded", toy(budget=Budget(trials=1)), StudyFolder(other), url)
+    second = open_ledger("second", toy(budget=Budget(trials=1)), other, url=url)
     assert second.id != ledger.id
     assert run_trial(second, 0.9) == 0
     assert second.ask() is None
@@ -254,7 +255,7 @@ def test_studies_of_different_names_share_a_database(tmp_path) -> None:
     again = opened(tmp_path / "one", url=url)
     assert again.ask() == number == 1
     assert [t.values.get("ndcg_at_10") for t in again.summary().trials] == [0.4, None]
-    again = Ledger("second", "embedded", toy(budget=Budget(trials=1)), StudyFolder(other), url)
+    again = open_ledger("second", toy(budget=Budget(trials=1)), other, url=url)
     assert again.ask() is None
     assert [t.values["ndcg_at_10"] for t in again.summary().trials] == [0.9]
 
@@ -456,7 +457,7 @@ def test_more_trials_add_to_a_finished_study(tmp_path) -> None:
     assert ledger.conclude().status == "finished"
     ledger.close([], 0)
     study = toy(budget=Budget(trials=2))
-    assert outlook(existing_study(default_url(StudyFolder(tmp_path)), "toy", study), study).new == 1
+    assert outlook(existing_study(ledger_url(tmp_path), "toy", study), study).new == 1
     again = opened(tmp_path, study)
     assert run_trial(again) == 1
     assert again.ask() is None
@@ -642,7 +643,7 @@ def test_a_study_from_before_there_was_a_key_is_carried_on(tmp_path) -> None:
     ledger._study.set_user_attr("definition", earlier)
     ledger._study.set_user_attr("at_default", [])
     dies(ledger)
-    url = default_url(StudyFolder(storage))
+    url = ledger_url(storage)
     with pytest.raises(Refused, match=r": config\.width was absent, now 8\. Undo"):
         existing_study(url, "toy", toy(points=study.points, config=ToyConfig(steps=10, width=8)))
     assert existing_study(url, "toy", study) is not None
@@ -720,7 +721,7 @@ def test_newer_format_is_refused(tmp_path) -> None:
     ledger._study.set_user_attr("format", 99)
     dies(ledger)
     with pytest.raises(Refused, match="format 99"):
-        existing_study(default_url(StudyFolder(tmp_path)), "toy", toy())
+        existing_study(ledger_url(tmp_path), "toy", toy())
 
 
 def test_second_ledger_is_refused_by_name_of_the_first(tmp_path, monkeypatch) -> None:
@@ -827,7 +828,7 @@ def test_a_study_keeps_its_checkpoints_where_they_are(tmp_path, first, then, mes
     with pytest.raises(Refused, match=message):
         opened(tmp_path, checkpoints=then)
     with pytest.raises(Refused, match=message):
-        existing_study(default_url(StudyFolder(tmp_path)), "toy", toy(), then)
+        existing_study(ledger_url(tmp_path), "toy", toy(), then)
     opened(tmp_path, checkpoints=first).close([], 0)
 
 

@@ -10,8 +10,8 @@ from line_recipe import Line
 
 from study.engine import trial
 from study.ledger.ledger import Ledger
-from study.protocol.folder import StudyFolder
 from study.spec import Budget, Objective, Resources, Study
+from tests.ledgers import open_ledger
 from trainables.config import TrainerConfig
 from trainables.report import Metric
 
@@ -80,7 +80,7 @@ STOPS = {
 @pytest.mark.parametrize("stop", STOPS)
 def test_a_stop_in_the_last_evaluation_of_a_replicate(tmp_path, monkeypatch, stop, replicate) -> None:
     """It was ended as complete with one replicate of three, and no launch went back to it."""
-    ledger = Ledger("line", "embedded", study(gpu_hours=0.9), StudyFolder(tmp_path))
+    ledger = open_ledger("line", study(gpu_hours=0.9), tmp_path)
     assert run(Actor(ledger, replicate, STOPS[stop]), monkeypatch, tmp_path) == "interrupted"
     shown = ledger.conclude().trials[0]
     assert (shown.state, len(shown.replicates)) == ("interrupted", replicate + 1)
@@ -90,7 +90,7 @@ def test_a_stop_in_the_last_evaluation_of_a_replicate(tmp_path, monkeypatch, sto
     assert not ledger.journal.ended(0)
     ledger.close([], 0)
 
-    again = Ledger("line", "embedded", study(gpu_hours=90), StudyFolder(tmp_path))
+    again = open_ledger("line", study(gpu_hours=90), tmp_path)
     first = ledger._rows[0].replicates
     assert run(Actor(again), monkeypatch, tmp_path) == "complete"
     shown = again.conclude().trials[0]
@@ -103,7 +103,7 @@ def test_a_stop_in_the_last_evaluation_of_a_replicate(tmp_path, monkeypatch, sto
 
 
 def test_a_stop_in_the_last_evaluation_of_the_last_replicate_changes_nothing(tmp_path, monkeypatch) -> None:
-    ledger = Ledger("line", "embedded", study(), StudyFolder(tmp_path))
+    ledger = open_ledger("line", study(), tmp_path)
     assert run(Actor(ledger, 2, STOPS["asked to"]), monkeypatch, tmp_path) == "complete"
     assert ledger.conclude().trials[0].state == "complete"
     ledger.close([], 0)

@@ -18,6 +18,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +27,20 @@ import pytest
 from study import evaluate, report, run
 from study.ledger import identity
 from study.ledger.journal import Journal
+from study.ledger.launch_options import LaunchOptions
 from study.ledger.ledger import Ledger
 from study.ledger.lock import Lock
 from study.ledger.optuna_study import Refused
+from study.protocol.destinations import Destinations
 from study.protocol.folder import StudyFolder
 from study.protocol.journal import Damaged
 from study.protocol.messages import Outcome
 from study.protocol.summary import Tracking, read
 from study.reporting.page import write as write_report
-from study.spec import load
+from study.spec import Study, load
 from study.tracking.mlflow_runs import State
 from study.uris import DEFAULT_TRACKING, absolute_uri
+from tests.ledgers import open_ledger
 from trainables.checkpoints import Checkpoints, newest_attempt, problem_of
 from trainables.errors import FINISHED, INTERRUPTED, WRONG
 
@@ -54,7 +58,7 @@ STUDY = {"embedded": Study(question="Which k?", trainer="splade", parameter="k",
 
 def opened(folder: Path, **arguments: Any) -> Ledger:
     _, study = load(folder / "tiny.py", None, {}, {})
-    return Ledger("tiny", "embedded", study, StudyFolder(folder / "studies" / "tiny"), **arguments)
+    return open_ledger("tiny", study, folder / "studies" / "tiny", **arguments)
 
 
 def result(value: float) -> dict[str, Any]:
@@ -505,8 +509,10 @@ def session(finished, tmp_path, monkeypatch) -> Iterator[Path]:
         def stop(self) -> None: ...
         def check_room(self, study: object) -> None: ...
 
-        def open_ledger(self, **arguments: Any) -> Any:
-            self.ledger = Local(Ledger(**arguments | {"tracking_uri": None}))
+        def open_ledger(
+            self, name: str, profile: str, study: Study, destinations: Destinations, options: LaunchOptions
+        ) -> Any:
+            self.ledger = Local(Ledger(name, profile, study, replace(destinations, tracking=None), options))
             return self.ledger
 
         def fit(self, study: object) -> None:

@@ -11,9 +11,9 @@ import pytest
 from study import spec
 from study.engine.executor import BELOW, RANDOM, SOCKET_BYTES, temporary_folder
 from study.ledger import optuna_study
-from study.protocol.folder import StudyFolder
 from study.tracking.uri_check import check_uri
 from study.uris import absolute_uri, sqlite_path, sqlite_uri, viewer
+from tests.ledgers import ledger_url
 
 NAMES = ["50%41", "a?b", "a#b", "ünï with {x}", "a@b:c;d&e=f", 'it\'s "q" $HOME a\\b', "100%"]
 
@@ -24,13 +24,13 @@ def test_a_ledger_is_in_its_folder_whatever_that_is_called(tmp_path, name) -> No
     folders = [tmp_path / name, tmp_path / "other"]
     for folder in folders:
         folder.mkdir()
-    made = optuna_study.open_study(optuna_study.default_url(StudyFolder(folders[0])), "k", study)
+    made = optuna_study.open_study(ledger_url(folders[0]), "k", study)
     assert [path.name for path in tmp_path.rglob("*.db")] == ["ledger.db"]
     assert (folders[0] / "ledger.db").exists()
-    found = optuna_study.existing_study(optuna_study.default_url(StudyFolder(folders[0])), "k", study)
+    found = optuna_study.existing_study(ledger_url(folders[0]), "k", study)
     assert found.user_attrs["id"] == made.user_attrs["id"]
-    assert optuna_study.existing_study(optuna_study.default_url(StudyFolder(folders[1])), "k", study) is None
-    optuna_study.check_url(optuna_study.default_url(StudyFolder(folders[0])))
+    assert optuna_study.existing_study(ledger_url(folders[1]), "k", study) is None
+    optuna_study.check_url(ledger_url(folders[0]))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -10,9 +10,9 @@ import pytest
 from study import evaluate, profiles, report, run, spec
 from study.ledger import optuna_study
 from study.ledger.journal import Journal
-from study.protocol.folder import StudyFolder
 from study.protocol.journal import StudyBegun
 from study.protocol.summary import ObjectiveSummary, StudySummary, WorkerSeconds
+from tests.ledgers import ledger_url
 
 STUDY = """
 from study.spec import Budget, Objective, Study
@@ -40,7 +40,7 @@ def begun(folder: str, name: str, profile: str) -> None:
     storage = Path(folder)
     storage.mkdir(parents=True)
     _, study = spec.load(Path("mine.py"), profile, {}, {})
-    optuna_study.open_study(optuna_study.default_url(StudyFolder(storage)), name, study)
+    optuna_study.open_study(ledger_url(storage), name, study)
     (storage / "summary.json").write_text(summary(name, profile).text())
 
 

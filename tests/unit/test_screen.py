@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from study import run, submit, terminal
+from study.protocol.destinations import Destinations
 from study.protocol.folder import StudyFolder
 from study.protocol.summary import ObjectiveSummary, StudySummary, WorkerSeconds
 from study.reporting.screen import Display
@@ -128,7 +129,7 @@ def test_the_end_of_a_terminal_is_told_once_however_often_it_is_said(monkeypatch
     monkeypatch.setattr(os, "_exit", ended.append)
     monkeypatch.setattr(run, "kill", lambda processes: None)
     monkeypatch.setattr(run, "SAME_SIGNAL_S", 0)
-    session = run.Session("k", "embedded", None, StudyFolder(Path()), "", "", None, None)
+    session = run.Session("k", "embedded", None, Destinations(StudyFolder(Path())), None, None)
     for number in (signal.SIGHUP, signal.SIGHUP):
         session._on_signal(number, None)
     assert (session.signals, session.signalled, ended) == (1, "SIGHUP", [])
