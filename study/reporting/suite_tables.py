@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from study.protocol.folder import EvaluationFolder
+from study.protocol.measured import Measured
 from study.protocol.summary import StudySummary, TrialSummary
 from study.reporting.formatting import at, difference, p_value
 from study.reporting.metrics import DeclaredMetrics
@@ -19,17 +20,6 @@ from study.reporting.significance import LEVEL, Mean, holm, over_items
 from trainables.evaluation.metrics import declared
 from trainables.evaluation.suites import Suite
 from trainables.files import write_whole
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One replicate on one collection."""
-
-    trial: int
-    replicate: int
-    dataset: str
-    values: dict[str, float]
-    per_item: dict[str, dict[str, float]] = field(repr=False)
 
 
 @dataclass(frozen=True)

@@ -212,11 +212,13 @@ class Evaluation:
 
 def measurement(evaluation: Evaluation, cache: Path) -> Any:
     """What the command has measured."""
-    from study.evaluate import plan
     from study.protocol.folder import StudyFolder
+    from study.protocol.states import TrialState
+    from study.protocol.summary import TrialSummary
+    from study.suites.measurements import plan
     from study.suites.suites import resolve
 
-    trials = [{"number": 0, "checkpoint": None}]
+    trials = [TrialSummary(number=0, state=TrialState.COMPLETE, params={}, planned_steps=0)]
     suite = resolve(str(evaluation.suite))
     (planned,) = plan("angle", StudyFolder(evaluation.storage), trials, suite, "float32", cache, say)
     return planned.measurement

@@ -18,9 +18,10 @@ from mlflow.tracking import MlflowClient
 
 from study import evaluate
 from study.ledger.lock import Lock
+from study.protocol.measured import Measured
 from study.protocol.summary import StudySummary, read
 from study.reporting.significance import holm, mean
-from study.reporting.suite_tables import Measured, compare
+from study.reporting.suite_tables import compare
 from trainables import encoders
 from trainables.data.config import EvaluationData
 from trainables.evaluation.metrics import METRICS
@@ -119,12 +120,12 @@ def test_a_tracking_store_that_is_away_loses_nothing(tmp_path: Path, made: Path,
     """What was measured stays in the storage; the same command records it later."""
     storage = tmp_path / "storage"
     shutil.copytree(made / "storage", storage)
-    results = [Measured(0, 0, "one", {"ndcg_at_10": 0.5}, {"ndcg_at_10": {"q": 0.5}})]
+    results = [Measured(0, 0, "one", {"ndcg_at_10": 0.5}, {"ndcg_at_10": {"q": 0.5}}, time=1)]
     summary = recorded_at("http://ada:***@127.0.0.1:9", read(storage / "summary.json"))
     uri = evaluate.tracking_uri("http://ada:secret@127.0.0.1:9", summary)
     page = storage / "page.md"
     page.touch()
-    evaluate._record(uri, summary, summary.trials[:1], "s", {0: 1}, results, page, evaluate.Screen())
+    evaluate._record(uri, summary, summary.trials[:1], "s", results, page, evaluate.Screen())
     said = capsys.readouterr().err
     assert "not recorded in MLflow: no server answers at tracking URI" in said
     assert "the same command tries again" in said
@@ -206,7 +207,7 @@ def test_differences_are_tested_in_pairs_and_corrected() -> None:
 
     def results(dataset: str, cut: int) -> list[Measured]:
         return [
-            Measured(trial, replicate, dataset, {}, {"ndcg_at_10": {f"q{n}": v + 0.1 * replicate for n, v in items}})
+            Measured(trial, replicate, dataset, {}, {"ndcg_at_10": {f"q{n}": v + 0.1 * replicate for n, v in items}}, 0)
             for trial, row in enumerate(values)
             for replicate in range(2)
             for items in [list(enumerate(row[:cut].tolist()))]
@@ -229,7 +230,7 @@ def test_differences_are_tested_in_pairs_and_corrected() -> None:
 
 def test_equal_trials_do_not_differ() -> None:
     same = {"ndcg_at_10": {"q0": 0.5, "q1": 0.25}}
-    (found,) = compare("ndcg_at_10", [Measured(trial, 0, "a", {}, same) for trial in (0, 1)])
+    (found,) = compare("ndcg_at_10", [Measured(trial, 0, "a", {}, same, 0) for trial in (0, 1)])
     assert (found.gap.value, found.p, found.distinct) == (0.0, 1.0, False)
 
 

@@ -17,7 +17,6 @@ import optuna
 import pytest
 from pydantic import model_validator
 
-from study.evaluate import trial_configs
 from study.ledger.ledger import FUTILE, Ledger
 from study.ledger.lock import Held
 from study.ledger.optuna_study import Refused, existing_study, outlook
@@ -28,6 +27,7 @@ from study.protocol.journal import Ended, Metrics
 from study.protocol.messages import HandOut, Outcome
 from study.protocol.states import ReplicateState
 from study.spec import Budget, Objective, Pruner, Resources, Study
+from study.suites.measurements import trial_configs
 from study.tracking.mlflow_runs import status_of
 from tests.ledgers import ledger_url, open_ledger
 from trainables.config import TrainerConfig
