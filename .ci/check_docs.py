@@ -1,4 +1,4 @@
-"""Docs check: links lead somewhere, every command is one that works, and what is made from the code is up to date.
+"""Docs check: links lead somewhere, files that are named are there, every command works, made pages are up to date.
 
 A command of README or docs/ is in one of four kinds, and anything else fails:
 
@@ -37,6 +37,8 @@ NEEDS = re.compile(r"<!-- needs: ([^>]+?) -->")
 SPAN = re.compile(r"(?<!`)`((?:python|make) [^`]+)`(?!`)")
 FILE = re.compile(r"<!-- file: (\S+\.py) -->\s*```python\n(.*?)```", re.DOTALL)
 SHELL = ("", "sh", "bash", "shell", "console")
+MODULES = re.compile(r"(?<![\w/.])(?:study|trainables|tests|benchmarks)/[\w/*]*(?:\{([\w,]+)\}[\w/*]*)?\.py\b")
+"""Files of the project as pages name them, `study/{run,submit}.py` being two."""
 PLACEHOLDER = re.compile(r"\.\.\.|\b[A-Z][A-Z_]+\b")
 """NAME, FOLDER and other words that stand for the reader's."""
 EXECUTED = {
@@ -112,6 +114,7 @@ def problems(page: Path, text: str | None = None) -> list[str]:
             found.append(f"link to {target} leaves docs/, and the site has no more than that")
         elif anchor and there.suffix == ".md" and anchor not in anchors(there.read_text() if target else text):
             found.append(f"link to {target}#{anchor}: no such heading")
+    found += [f"there is no {path}" for path in modules(text) if not any(ROOT.glob(path))]
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         # A study file that the page prints is the one that its commands name.
         for name, content in FILE.findall(text):
@@ -119,6 +122,16 @@ def problems(page: Path, text: str | None = None) -> list[str]:
         for command in commands(text):
             found += [f"`{command.text}`: {problem}" for problem in command_problems(command)]
     return found
+
+
+def modules(text: str) -> list[str]:
+    """The files of the project that a page names, but for those with a name for the reader to put in."""
+    found = [
+        named[0].replace(f"{{{named[1]}}}", choice)
+        for named in MODULES.finditer(text)
+        for choice in (named[1] or "").split(",")
+    ]
+    return [path for path in dict.fromkeys(found) if not PLACEHOLDER.search(path)]
 
 
 def anchors(text: str) -> set[str]:

@@ -77,6 +77,29 @@ MAY_IMPORT = {
 GROUND = ("databases", "home", "private_names", "spec", "terminal", "uris", "values")
 REQUEST = ("profiles", "request")
 
+LIBRARIES = {
+    "Ray": {
+        "study/engine/executor.py",
+        "study/engine/gang.py",
+        "study/engine/trial.py",
+        "study/private_names.py",
+        "study/run.py",
+        "study/submission/job_server.py",
+        "study/submit.py",
+        "study/suites/worker_pool.py",
+        "trainables/context.py",
+    },
+    "Optuna": {
+        "study/ledger/ledger.py",
+        "study/ledger/optuna_study.py",
+        "study/ledger/sampling.py",
+        "study/ledger/space.py",
+        "study/ledger/variants.py",
+    },
+    "MLflow": {"study/tracking/mlflow_runs.py", "study/tracking/suite_results.py"},
+}
+"""What few modules import, and all of these."""
+
 
 def room(module: str) -> str | None:
     """The room of a module of study/; None for a command line, and for what is no part of study/."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.imports import LIBRARIES, MAY_IMPORT
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,6 +43,7 @@ STUDY = {"first": Study(question="?", trainer="splade", parameter="k", config=Co
         "    MLFLOW_TRACKING_URI=http://HOST python -m study.run angle_split_search | head -1",
         "<!-- needs: a cluster -->\n\n    ray start --head\n    python -m study.submit NAME --address http://HEAD:8265",
         "    make unit",
+        "`study/run.py`, `study/{run,submit}.py`, `study/ledger/*.py`, `trainables/NAME/config.py`",
         "Type `python -m study.evaluate NAME --trials best`.",
         "    python -m study.evaluate splade_k_search --suite data/mine --trials best",
         f"{STUDY_FILE}\n    python -m study.run mine.py --set steps=4",
@@ -73,6 +77,9 @@ def test_what_works_is_left_alone(check, page) -> None:
         ("    python -m benchmarks.jsts_encoder --sleep 3", "no option --sleep"),
         ("    make everything", "there is no target everything"),
         ("    python -m study.run 'splade", "no shell reads it"),
+        ("`study/run.py` and `study/walk.py`", "there is no study/walk.py"),
+        ("`trainables/{loop,collapse,noose}.py`", "there is no trainables/noose.py"),
+        ("`study/walk*.py`", "there is no study/walk*.py"),
         ("[one](nothing.md)", "link to nothing.md leads nowhere"),
         ("[one](../README.md)", "leaves docs/"),
         ("    python -m tests.fixtures.late_interaction --set stepz=2", "did you mean 'steps'"),
@@ -82,6 +89,19 @@ def test_what_works_is_left_alone(check, page) -> None:
 def test_what_does_not_is_found(check, page, told) -> None:
     (found,) = check.problems(ROOT / "docs" / "page.md", page)
     assert told in found
+
+
+def test_the_page_has_the_rooms_and_the_libraries_of_the_import_test(check) -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    lines = [[cell.strip() for cell in line.split("|")] for line in page.splitlines() if line.startswith("| ")]
+    rows = {first: others for _, first, *others in lines}
+    for library, modules in LIBRARIES.items():
+        assert set(check.modules(rows[library][0])) == modules
+    for room, allowed in MAY_IMPORT.items():
+        if room != "ground":
+            (row,) = (cells for name, cells in rows.items() if re.match(rf"`{room}(/|\.py)`", name))
+            named = {name.removesuffix(".py") for name in re.findall(r"`([\w.]+)`", row[1])}
+            assert named == set(allowed) - {"ground"}, room
 
 
 def test_a_setting_that_nobody_describes_is_refused(check, tmp_path, monkeypatch) -> None:

@@ -10,35 +10,10 @@ from pathlib import Path
 import pytest
 from every_trainer import TRAINERS
 
-from tests.imports import MAY_IMPORT, ROOT, circles, graph, layers, room, trespasses
+from tests.imports import LIBRARIES, MAY_IMPORT, ROOT, circles, graph, layers, room, trespasses
 from trainables import trainers
 
 SOURCES = sorted([*(ROOT / "study").rglob("*.py"), *(ROOT / "trainables").rglob("*.py")])
-
-RAY = {
-    "study/engine/executor.py",
-    "study/engine/gang.py",
-    "study/suites/worker_pool.py",
-    "study/submission/job_server.py",
-    "study/submit.py",
-    "study/engine/trial.py",
-    "study/run.py",
-    "study/private_names.py",
-    "trainables/context.py",
-}
-OPTUNA = {
-    "study/ledger/ledger.py",
-    "study/ledger/sampling.py",
-    "study/ledger/space.py",
-    "study/ledger/optuna_study.py",
-    "study/ledger/variants.py",
-}
-MLFLOW = {
-    "study/tracking/tracker.py",
-    "study/tracking/suite_results.py",
-    "study/tracking/mlflow_runs.py",
-    "study/tracking/uri_check.py",
-}
 
 
 def imported(path: Path) -> set[str]:
@@ -56,9 +31,8 @@ def test_layers(path: Path) -> None:
     where, names = str(path.relative_to(ROOT)), imported(path)
     if where.startswith("trainables/"):
         assert "study" not in names
-    for package, allowed in (("ray", RAY), ("optuna", OPTUNA), ("mlflow", MLFLOW)):
-        if package in names:
-            assert where in allowed, f"{where} imports {package}"
+    for library, modules in LIBRARIES.items():
+        assert (library.lower() in names) == (where in modules), f"{library}, {where}"
 
 
 CONFIGS = {name for name in graph(packages=["trainables"]) if name.endswith(".config")}
