@@ -217,7 +217,7 @@ class Runs:
         trial, _, replicate = ("", "", "") if key == STUDY else key.partition("/")
         level = STUDY if key == STUDY else "replicate" if replicate else "trial"
         identity = {"study.id": self.state.study_id, "study.level": level}
-        identity |= {"study.engine.trial": trial} if trial else {}
+        identity |= {"study.trial": trial} if trial else {}
         identity |= {"study.replicate": replicate} if replicate else {}
         found = self.client.search_runs(
             [self.experiment_id],

@@ -689,7 +689,7 @@ def test_sqlite_needs_a_writable_place_and_a_database(tmp_path, monkeypatch):
 
 def test_checking_does_not_import_mlflow(tmp_path):
     code = (
-        "import sys; from study import tracking_uri; tracking_uri.check_uri(sys.argv[1]);"
+        "import sys; from study.tracking import uri_check; uri_check.check_uri(sys.argv[1]);"
         "assert 'mlflow' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, f"sqlite:///{tmp_path}/mlflow.db"], check=True)

@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from study.engine import trial
+from study.protocol.messages import Assignment
+from study.spec import Resources
 from study.suites import worker_pool
 from trainables import loop
 from trainables.context import worker_device
@@ -41,18 +43,10 @@ def test_the_worker_of_a_trial_is_told(with_cuda, monkeypatch, tmp_path, gpus, d
     monkeypatch.setattr(loop, "run", run)
     method = SimpleNamespace(remote=print)
     ledger = SimpleNamespace(report=method, describe=method)
-    begun = {
-        "trainer": "splade",
-        "config": {},
-        "attempt": 1,
-        "seeds": [0],
-        "store": None,
-        "folder": str(tmp_path),
-        "study": "a-1",
-    }
-    job = {"resources": {"cpus_per_worker": 1, "gpus_per_worker": gpus}}
+    begun = Assignment("splade", {}, attempt=1, study="a-1", seeds=(0,), folder=str(tmp_path), store=None)
+    resources = Resources(cpus_per_worker=1, gpus_per_worker=gpus)
     with pytest.raises(KeyboardInterrupt):
-        trial._train(begun, 0, job, 0, 1, ledger)
+        trial._train(begun, 0, resources, 0, 1, ledger)
     assert seen == [torch.device(device)]
 
 
