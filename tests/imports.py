@@ -94,6 +94,7 @@ LIBRARIES = {
         "study/ledger/optuna_study.py",
         "study/ledger/sampling.py",
         "study/ledger/space.py",
+        "study/ledger/trials.py",
         "study/ledger/variants.py",
     },
     "MLflow": {"study/tracking/mlflow_runs.py", "study/tracking/suite_results.py"},

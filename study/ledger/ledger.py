@@ -16,7 +16,6 @@ import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -29,18 +28,18 @@ from study.ledger.launch_options import LaunchOptions
 from study.ledger.lease import Deposed, Holder, Lease
 from study.ledger.lock import Lock
 from study.ledger.moved import as_now
-from study.ledger.optuna_study import Refused, importances, open_study
+from study.ledger.optuna_study import importances, open_study
 from study.ledger.records import Records
 from study.ledger.sampling import control_of
-from study.ledger.space import Unsuitable, log_scaled, shown, suggest
-from study.ledger.trial_record import Replicate, Row, front
-from study.private_names import storage_id
+from study.ledger.space import Unsuitable, shown, suggest
+from study.ledger.summaries import Summaries
+from study.ledger.trial_record import Replicate, Row
+from study.ledger.trials import Trials
 from study.protocol.destinations import Destinations
-from study.protocol.folder import stored_model, stored_trial
 from study.protocol.journal import Record
 from study.protocol.messages import Assignment, HandOut, Outcome
 from study.protocol.states import ReplicateState, StudyStatus, TrialState
-from study.protocol.summary import GpuHours, ObjectiveSummary, StudySummary, Tracking, WorkerSeconds
+from study.protocol.summary import StudySummary, Tracking
 from study.spec import Study
 from study.tracking.tracker import Snapshot, Tracker
 from study.uris import redacted
@@ -86,7 +85,8 @@ class Ledger:
             self.id: str = self._study.user_attrs["id"]
             last = identity.Launch.of(self._study.user_attrs)
             identity.check_launch(storage, self.id, last, f"the ledger {redacted(url)}")
-            self._rows = {t.number: self._load_row(t) for t in self._trials()}
+            self._trials = Trials(self._study, study, destinations)
+            self._rows = self._trials.rows
             identity.take(storage, self.id, self._rows)
             self.journal = Journal(storage.journal)
             # From here on they stay until `close`.
@@ -95,9 +95,8 @@ class Ledger:
         self._tracker: Tracker | None = None
         if destinations.tracking is not None:
             self._tracker = Tracker(self.journal, storage.tracking, destinations.tracking, name, self.id)
-        self._parameter_log = log_scaled(study, study.parameter)
-        self._metrics = study.metrics
         self._account = Account(study, self._study.user_attrs.get("elapsed", 0.0))
+        self._summaries = Summaries(name, self.id, profile, study, self._account)
         self._halt: str | None = None
         self._live: set[int] = set()
         self._refused: list[int] = []
@@ -114,7 +113,7 @@ class Ledger:
             self._study.set_user_attr(key, value)
         self._recover()
         if options.retry_failed:
-            self._enqueue_failed()
+            self._trials.enqueue_failed()
         self.status = StudyStatus.RUNNING
         self._write_summary()
         if self._tracker:
@@ -136,8 +135,8 @@ class Ledger:
     def _next(self) -> optuna.Trial | None:
         waiting = [row.number for row in self._rows.values() if not row.state.ended and row.number not in self._live]
         if waiting:
-            return optuna.Trial(self._study, self._storage_id(min(waiting)))
-        counted = sum(not self._retried(row) for row in self._rows.values())
+            return self._trials.trial(min(waiting))
+        counted = sum(not self._trials.retried(row) for row in self._rows.values())
         retries = any(t.state == optuna.trial.TrialState.WAITING for t in self._study.get_trials(deepcopy=False))
         return self._study.ask() if counted < self.spec.budget.trials or retries else None
 
@@ -165,7 +164,7 @@ class Ledger:
                 suggest(self.spec, trial)
             except Unsuitable as error:
                 refusal = str(error)
-        frozen = self._frozen(trial.number)
+        frozen = self._trials.frozen(trial.number)
         row.control, row.params = control is not None, dict(control or frozen.params)
         row.retry_of = frozen.user_attrs.get("retry_of")
         return refusal
@@ -175,7 +174,7 @@ class Ledger:
         row.state, row.reason, row.refused = TrialState.FAILED, reason, True
         self._refused.append(row.number)
         self._records.trial(row, None)
-        self._store(row)
+        self._trials.store(row)
         self._end(row)
         self._changed()
 
@@ -183,7 +182,7 @@ class Ledger:
         row = self._rows[number]
         self._account.open(row)
         self._live.add(number)
-        self._store(row)
+        self._trials.store(row)
         self._records.trial(row, self._config(row))
         self._changed()
         return number
@@ -207,7 +206,7 @@ class Ledger:
             return None
         row.attempts += 1
         row.step = 0
-        self._store(row)
+        self._trials.store(row)
         self._changed()
         if row.state.ended:
             return None
@@ -218,7 +217,7 @@ class Ledger:
             study=self.id,
             seeds=tuple(self.spec.seed + replicate for replicate in range(self.spec.replicates)),
             folder=str(self.storage.trial(number).path),
-            store=self._stored(number),
+            store=self._trials.place(number),
         )
 
     # --- following -------------------------------------------------------------------------------
@@ -236,7 +235,7 @@ class Ledger:
             return self._halt
         seed = self.spec.seed + replicate
         row.hashes[str(replicate)] = {key: value for key, value in facts.items() if key.startswith("hash.")}
-        self._store(row)
+        self._trials.store(row)
         self._records.replicate(number, replicate, facts)
         self._wake()
         if self.spec.design == "search":
@@ -281,14 +280,14 @@ class Ledger:
         value = record["metrics"].get(objective.name)
         if value is None:
             return
-        row.checkpoint = self._newest_checkpoint(row.number)
+        row.checkpoint = self._trials.newest_checkpoint(row.number)
         if len(self.spec.objectives) == 1 and replicate == 0 and not row.control and math.isfinite(value):
-            trial = optuna.Trial(self._study, self._storage_id(row.number))
+            trial = self._trials.trial(row.number)
             trial.report(value, record["step"])
             last = record["step"] >= self._config(row).total_steps
             if not last and record["step"] > 0 and trial.should_prune():
                 row.stop = f"pruned at step {record['step']}: {objective.name} {value:.4g} lags behind the other trials"
-        self._store(row)
+        self._trials.store(row)
         self._changed()
 
     # --- ending ----------------------------------------------------------------------------------
@@ -308,7 +307,7 @@ class Ledger:
         if len(row.replicates) == replicate:
             row.trained += outcome.seconds * workers
             row.replicates.append(Replicate.of(outcome, self.spec.seed + replicate))
-        self._store(row)
+        self._trials.store(row)
         self._records.replicate_ended(row, replicate, outcome)
         self._changed()
         return outcome.state == ReplicateState.COMPLETE and replicate + 1 < self.spec.replicates and not self._halt
@@ -334,8 +333,8 @@ class Ledger:
             row.reason = (outcome and outcome.reason) or self._halt
             # The steps of a replicate that has ended are on record with it.
             row.step = outcome.step if outcome and outcome.state == ReplicateState.STOPPED else 0
-            row.checkpoint = self._newest_checkpoint(number)
-            self._store(row)
+            row.checkpoint = self._trials.newest_checkpoint(number)
+            self._trials.store(row)
             self._changed()
             return TrialState.INTERRUPTED
         elif outcome.state == ReplicateState.STOPPED:
@@ -350,9 +349,9 @@ class Ledger:
             row.state, row.reason = (
                 (TrialState.FAILED, f"{missing[0]} is not finite") if missing else (TrialState.COMPLETE, None)
             )
-        row.checkpoint = self._newest_checkpoint(number)
+        row.checkpoint = self._trials.newest_checkpoint(number)
         row.saved = max(0, row.planned_steps - row.steps) * pace * self.spec.resources.workers
-        self._store(row)
+        self._trials.store(row)
         self._end(row)
         self._changed()
         return row.state
@@ -373,7 +372,7 @@ class Ledger:
         if self._halt:
             self._account.settle(row)
             self._live.discard(number)
-            self._store(row)
+            self._trials.store(row)
             self._changed()
             return TrialState.INTERRUPTED
         return self.finish(number, row.attempts, None, error)
@@ -386,18 +385,7 @@ class Ledger:
         """Close the trial in the journal and in Optuna; each step is skipped if it is already done."""
         self._records.trial_ended(row)
         self._wake()
-        trial = optuna.Trial(self._study, self._storage_id(row.number))
-        if self._frozen(row.number).state.is_finished():
-            return
-        # TPE does not look at failed trials: where the parameters are to be avoided, they are pruned to it.
-        learnt = row.state in (TrialState.COMPLETE, TrialState.COLLAPSED, TrialState.PRUNED) or row.refused
-        constraint = "refused" if row.refused else "collapse"
-        if learnt and constraint not in trial.constraints:
-            trial.set_constraint(constraint, 1.0 if row.refused or row.state == TrialState.COLLAPSED else -1.0)
-        if row.state == TrialState.COMPLETE:
-            self._study.tell(trial, [row.values[o.name] for o in self.spec.objectives])
-        else:
-            self._study.tell(trial, state=optuna.trial.TrialState.PRUNED if learnt else optuna.trial.TrialState.FAIL)
+        self._trials.tell(row)
 
     # --- the study as a whole --------------------------------------------------------------------
 
@@ -450,9 +438,9 @@ class Ledger:
             return self._write_summary()
         for number in sorted(self._live):
             self._account.settle(self._rows[number])
-            self._store(self._rows[number])
+            self._trials.store(self._rows[number])
         self._live.clear()
-        states = [row.state for row in self._rows.values() if not self._retried(row)]
+        states = [row.state for row in self._rows.values() if not self._trials.retried(row)]
         if self._halt and self._halt != "budget spent":
             self.status = StudyStatus.INTERRUPTED
         elif self._futile() or (TrialState.FAILED in states and TrialState.COMPLETE not in states):
@@ -467,7 +455,7 @@ class Ledger:
             row = self._rows[best[0]]
             values = {f"best.{name}": value for name, value in row.values.items()} | {"best.trial": best[0]}
             # Step and time are those of the newest end of a trial: a launch that ends none adds no point.
-            ends = [t.datetime_complete.timestamp() for t in self._trials() if t.datetime_complete is not None]
+            ends = [t.datetime_complete.timestamp() for t in self._trials.begun() if t.datetime_complete is not None]
             self._records.values(values, len(ends), round(max(ends) * 1000))
         return self._write_summary()
 
@@ -491,63 +479,19 @@ class Ledger:
 
     def best(self) -> list[int]:
         """The best complete trial that is no control, or the Pareto front where there are several objectives."""
-        searched = [
-            n for n in sorted(self._rows) if self._rows[n].state == TrialState.COMPLETE and not self._rows[n].control
-        ]
-        if not searched:
-            return []
-        if len(self.spec.objectives) > 1:
-            return front([self._rows[number] for number in searched], self.spec.objectives)
-        objective = self.spec.objectives[0]
-        pick = max if objective.direction == "maximize" else min
-        return [pick(searched, key=lambda number: self._rows[number].values[objective.name])]
+        return self._trials.best()
 
     def summary(self) -> StudySummary:
         """The study as `summary.json` shows it."""
-        rows = [self._rows[number] for number in sorted(self._rows)]
-        recorded = self._tracker.snapshot() if self._tracker else Snapshot(Tracking(), {}, 0)
-        used = {row.number: self._account.used(row) for row in rows}
-        return StudySummary(
-            study=self.name,
-            id=self.id,
-            profile=self.profile,
-            status=StudyStatus(self.status),
+        return self._summaries.of(
+            self._trials,
+            status=self.status,
             reason=self._futile(),
-            question=self.spec.question,
-            design=self.spec.design,
-            parameter=self.spec.parameter,
-            parameter_log=self._parameter_log,
-            plane=self.spec.plane,
-            signals=self.spec.signals,
+            live=self._live,
+            recorded=self._tracker.snapshot() if self._tracker else Snapshot(Tracking(), {}, 0),
             importances=self._importances,
-            objectives=tuple(ObjectiveSummary(name=o.name, direction=o.direction) for o in self.spec.objectives),
-            best=tuple(self.best()),
-            planned_trials=self.spec.budget.trials,
-            trials=tuple(
-                row.shown(
-                    live=row.number in self._live,
-                    used=used[row.number],
-                    gpu_hours=self._account.gpu_hours(used[row.number]),
-                    run_id=recorded.runs.get(row.number),
-                )
-                for row in rows
-            ),
-            worker_seconds=WorkerSeconds(
-                used=round(sum(used.values()), 3),
-                saved=round(sum(row.saved for row in rows), 3),
-                overhead=round(sum(max(0.0, row.used - row.trained) for row in rows if row.state.ended), 3),
-            ),
-            gpu_hours=GpuHours(
-                used=round(self._account.gpu_hours(sum(used.values())), 4),
-                saved=round(self._account.gpu_hours(sum(row.saved for row in rows)), 4),
-                price=self.spec.resources.gpu_hour_price,
-            ),
-            wall_seconds=round(self._account.elapsed(), 3),
-            metrics=self._metrics,
             baselines=self._baselines,
-            dataset=self._facts,
-            tracking=recorded.tracking,
-            updated=datetime.now(UTC).replace(microsecond=0),
+            facts=self._facts,
         )
 
     # --- inside ----------------------------------------------------------------------------------
@@ -556,30 +500,20 @@ class Ledger:
         """End the trials whose end a kill cut short, and account for the time of those it interrupted."""
         for row in self._rows.values():
             if row.state.ended:
-                if not self._frozen(row.number).state.is_finished() or not self.journal.ended(row.number):
+                if not self._trials.frozen(row.number).state.is_finished() or not self.journal.ended(row.number):
                     self._end(row)
             elif row.launched is not None:
                 # What is known of its last moment is its newest record.
                 last = self.journal.last_time(row.number)
                 self._account.settle(row, row.launched if last is None else last / 1000)
-                self._store(row)
-
-    def _enqueue_failed(self) -> None:
-        """Put the parameters of failed trials back in the queue; the failed ones stay on record."""
-        for row in list(self._rows.values()):
-            # What the config refused it would refuse again.
-            if row.state == TrialState.FAILED and not row.refused and not self._retried(row):
-                self._study.enqueue_trial(row.params, user_attrs={"retry_of": row.number})
-
-    def _retried(self, row: Row) -> bool:
-        return row.state == TrialState.FAILED and any(
-            t.user_attrs.get("retry_of") == row.number for t in self._study.get_trials(deepcopy=False)
-        )
+                self._trials.store(row)
 
     def _hopeless(self) -> bool:
         """Three failed trials before anything else ended: the fault is not in the parameters. Or parameters that cannot
         be run, too many times in a row."""
-        rows = [row for row in self._rows.values() if row.state.ended and not row.refused and not self._retried(row)]
+        rows = [
+            row for row in self._rows.values() if row.state.ended and not row.refused and not self._trials.retried(row)
+        ]
         return self._futile() is not None or (len(rows) >= 3 and {row.state for row in rows} == {TrialState.FAILED})
 
     def _futile(self) -> str | None:
@@ -594,45 +528,6 @@ class Ledger:
 
     def _config(self, row: Row):
         return self.spec.config_with(row.params | {"cache": str(self.storage.cache)})
-
-    def _stored(self, number: int) -> str | None:
-        """Where an object store keeps what the trial writes."""
-        return stored_trial(self._checkpoints, self.id, number) if self._checkpoints else None
-
-    def _newest_checkpoint(self, number: int) -> str | None:
-        stored = self._stored(number)
-        if stored is not None:
-            replicates = self._rows[number].replicates
-            complete = [n for n, told in enumerate(replicates) if told.state == ReplicateState.COMPLETE]
-            return stored_model(stored, complete[-1]) if complete else stored
-        newest = self.storage.trial(number).newest()
-        return None if newest is None else self.storage.inside(newest)
-
-    def _trials(self) -> list[optuna.trial.FrozenTrial]:
-        return [t for t in self._study.get_trials(deepcopy=False) if t.state != optuna.trial.TrialState.WAITING]
-
-    def _frozen(self, number: int) -> optuna.trial.FrozenTrial:
-        return self._study.get_trials(deepcopy=False)[number]
-
-    def _storage_id(self, number: int) -> int:
-        return storage_id(self._frozen(number))
-
-    def _load_row(self, trial: optuna.trial.FrozenTrial) -> Row:
-        stored = trial.user_attrs.get("row")
-        # A trial without a row was killed between its creation and its last parameter.
-        try:
-            row = Row.restored(stored) if stored else Row(trial.number, 0)
-        except (KeyError, TypeError, ValueError) as error:
-            raise Refused(
-                f"trial {trial.number} in the ledger of {self.name} was recorded by another version ({error}): use "
-                "that one, or begin anew with --fresh"
-            ) from error
-        if row.checkpoint:
-            row.checkpoint = self.storage.inside(self.storage.resolved(row.checkpoint))
-        return row
-
-    def _store(self, row: Row) -> None:
-        optuna.Trial(self._study, self._storage_id(row.number)).set_user_attr("row", _finite(asdict(row)))
 
     def _changed(self) -> None:
         self._write_summary()
@@ -652,14 +547,3 @@ def _mean(values: list[dict[str, float]]) -> dict[str, float]:
     """Metric-wise mean over the replicates that report the metric."""
     names = {name: None for found in values for name in found}
     return {name: math.fsum(v[name] for v in values if name in v) / sum(name in v for v in values) for name in names}
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN: non-finite numbers become null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return value

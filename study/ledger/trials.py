@@ -1,0 +1,125 @@
+"""A study's trials: what the ledger knows about each, kept in Optuna's storage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import optuna
+
+from study.ledger.optuna_study import Refused
+from study.ledger.trial_record import Row, front
+from study.private_names import storage_id
+from study.protocol.destinations import Destinations
+from study.protocol.folder import stored_model, stored_trial
+from study.protocol.states import ReplicateState, TrialState
+from study.spec import Study
+
+
+class Trials:
+    """A row for each trial, stored as one JSON attribute of Optuna's; decides nothing about them."""
+
+    def __init__(self, study: optuna.Study, spec: Study, destinations: Destinations) -> None:
+        """Read the rows of all trials that were begun; raises `Refused` for those of another version."""
+        self._study, self._spec, self._storage = study, spec, destinations.storage
+        self._checkpoints, self._id = destinations.checkpoints, study.user_attrs["id"]
+        self.rows = {trial.number: self._restored(trial) for trial in self.begun()}
+        """Number of the trial -> its row."""
+
+    def begun(self) -> list[optuna.trial.FrozenTrial]:
+        """Optuna's trials but those that only wait in its queue."""
+        return [t for t in self._study.get_trials(deepcopy=False) if t.state != optuna.trial.TrialState.WAITING]
+
+    def frozen(self, number: int) -> optuna.trial.FrozenTrial:
+        """Optuna's trial as it stands."""
+        return self._study.get_trials(deepcopy=False)[number]
+
+    def trial(self, number: int) -> optuna.Trial:
+        """Optuna's trial, to be written to."""
+        return optuna.Trial(self._study, storage_id(self.frozen(number)))
+
+    def store(self, row: Row) -> None:
+        """Write the trial's row."""
+        self.trial(row.number).set_user_attr("row", _finite(asdict(row)))
+
+    def tell(self, row: Row) -> None:
+        """End the trial in Optuna, if it has not ended there yet."""
+        trial = self.trial(row.number)
+        if self.frozen(row.number).state.is_finished():
+            return
+        # TPE does not look at failed trials: where the parameters are to be avoided, they are pruned to it.
+        learnt = row.state in (TrialState.COMPLETE, TrialState.COLLAPSED, TrialState.PRUNED) or row.refused
+        constraint = "refused" if row.refused else "collapse"
+        if learnt and constraint not in trial.constraints:
+            trial.set_constraint(constraint, 1.0 if row.refused or row.state == TrialState.COLLAPSED else -1.0)
+        if row.state == TrialState.COMPLETE:
+            self._study.tell(trial, [row.values[o.name] for o in self._spec.objectives])
+        else:
+            self._study.tell(trial, state=optuna.trial.TrialState.PRUNED if learnt else optuna.trial.TrialState.FAIL)
+
+    def enqueue_failed(self) -> None:
+        """Put the parameters of failed trials back in the queue; the failed ones stay on record."""
+        for row in list(self.rows.values()):
+            # What the config refused it would refuse again.
+            if row.state == TrialState.FAILED and not row.refused and not self.retried(row):
+                self._study.enqueue_trial(row.params, user_attrs={"retry_of": row.number})
+
+    def retried(self, row: Row) -> bool:
+        """Whether a failed trial has one that takes its place, be it only in the queue."""
+        return row.state == TrialState.FAILED and any(
+            t.user_attrs.get("retry_of") == row.number for t in self._study.get_trials(deepcopy=False)
+        )
+
+    def place(self, number: int) -> str | None:
+        """Where an object store keeps what the trial writes; None where the storage folder does."""
+        return stored_trial(self._checkpoints, self._id, number) if self._checkpoints else None
+
+    def newest_checkpoint(self, number: int) -> str | None:
+        """A path in the study's folder, or a URI; None before the first."""
+        place = self.place(number)
+        if place is not None:
+            replicates = self.rows[number].replicates
+            complete = [n for n, told in enumerate(replicates) if told.state == ReplicateState.COMPLETE]
+            return stored_model(place, complete[-1]) if complete else place
+        newest = self._storage.trial(number).newest()
+        return None if newest is None else self._storage.inside(newest)
+
+    def best(self) -> list[int]:
+        """The best complete trial that is no control, or the Pareto front where there are several objectives."""
+        searched = [
+            n for n in sorted(self.rows) if self.rows[n].state == TrialState.COMPLETE and not self.rows[n].control
+        ]
+        if not searched:
+            return []
+        if len(self._spec.objectives) > 1:
+            return front([self.rows[number] for number in searched], self._spec.objectives)
+        objective = self._spec.objectives[0]
+        pick = max if objective.direction == "maximize" else min
+        return [pick(searched, key=lambda number: self.rows[number].values[objective.name])]
+
+    def _restored(self, trial: optuna.trial.FrozenTrial) -> Row:
+        stored = trial.user_attrs.get("row")
+        # A trial without a row was killed between its creation and its last parameter.
+        try:
+            row = Row.restored(stored) if stored else Row(trial.number, 0)
+        except (KeyError, TypeError, ValueError) as error:
+            raise Refused(
+                f"trial {trial.number} in the ledger of {self._study.study_name} was recorded by another version "
+                f"({error}): use that one, or begin anew with --fresh"
+            ) from error
+        if row.checkpoint:
+            row.checkpoint = self._storage.inside(self._storage.resolved(row.checkpoint))
+        return row
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN: non-finite numbers become null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
