@@ -48,6 +48,8 @@ SAME_SIGNAL_S = 0.3
 """A second signal counts from here on."""
 MLFLOW_WAIT_S = 60.0
 """How long the end of a study waits for the tracking store; what is left is sent by the next launch."""
+FETCH_WAIT_S = 60.0
+"""How long the end of a study waits for an object store that has its best model."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -312,7 +314,7 @@ class Session:
                 continue
             try:
                 place = self.storage.resolved(checkpoint)
-                best = fetched(place, self.storage.best(number), MLFLOW_WAIT_S)
+                best = fetched(place, self.storage.best(number), FETCH_WAIT_S)
                 found.append((self.storage.inside(best), "best"))
             except OSError as error:
                 display.message(f"the best model is not copied to MLflow: {error}")

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from study.ledger.optuna_study import Refused
-from study.ledger.trial_record import Row
+from study.ledger.trial_record import TrialRecord
 from study.protocol.folder import ReplicateFolder, StudyFolder
 from study.protocol.journal import StudyBegun, TrialBegun
 from trainables.checkpoints import RESULT, problem_of, whole_result
@@ -87,7 +87,7 @@ def launches(storage: StudyFolder) -> set[str]:
     return {begun.launch for begun in storage.entries(StudyBegun) if begun.launch is not None}
 
 
-def take(storage: StudyFolder, study_id: str, rows: Mapping[int, Row]) -> None:
+def take(storage: StudyFolder, study_id: str, rows: Mapping[int, TrialRecord]) -> None:
     """Put the id into the folder, after a look at what it holds; raises `Refused` where that is of another study.
 
     `rows` are the ledger's trials, with which those of the folder have to agree.
@@ -124,7 +124,7 @@ def _check_copy(storage: StudyFolder, study_id: str) -> None:
         )
 
 
-def _check_trials(storage: StudyFolder, study_id: str, rows: Mapping[int, Row], nameless: bool) -> None:
+def _check_trials(storage: StudyFolder, study_id: str, rows: Mapping[int, TrialRecord], nameless: bool) -> None:
     """The trials of the journal and of the folder are those of the ledger, where a trial is before it is anywhere else.
 
     Of a `nameless` folder the journal has to have all trials, and the ledger their results.

@@ -33,7 +33,7 @@ from study.ledger.records import Records
 from study.ledger.sampling import control_of
 from study.ledger.space import Unsuitable, shown, suggest
 from study.ledger.summaries import Summaries
-from study.ledger.trial_record import Replicate, Row
+from study.ledger.trial_record import Replicate, TrialRecord
 from study.ledger.trials import Trials
 from study.protocol.destinations import Destinations
 from study.protocol.journal import Record
@@ -43,14 +43,13 @@ from study.protocol.summary import StudySummary, Tracking
 from study.spec import Study
 from study.tracking.tracker import Snapshot, Tracker
 from study.uris import redacted
+from trainables.config import TrainerConfig
 from trainables.files import remove_asides, write_whole
 
 log = logging.getLogger(__name__)
 
 FUTILE = 5
 """Trials in a row whose parameters cannot be run that end a study, or a tenth of its trials where that is more."""
-
-
 NO_OPTIONS = LaunchOptions()
 
 
@@ -81,11 +80,11 @@ class Ledger:
             self._lease = Lease(url, name, options.head or Holder.this(storage.path))
             opened.callback(self._lease.release)
             admit = partial(identity.check, storage, name=name, ledger=redacted(url))
-            self._study = open_study(url, name, study, destinations.checkpoints, self._lease.check, admit)
-            self.id: str = self._study.user_attrs["id"]
-            last = identity.Launch.of(self._study.user_attrs)
+            self._optuna = open_study(url, name, study, destinations.checkpoints, self._lease.check, admit)
+            self.id: str = self._optuna.user_attrs["id"]
+            last = identity.Launch.of(self._optuna.user_attrs)
             identity.check_launch(storage, self.id, last, f"the ledger {redacted(url)}")
-            self._trials = Trials(self._study, study, destinations)
+            self._trials = Trials(self._optuna, study, destinations)
             self._rows = self._trials.rows
             identity.take(storage, self.id, self._rows)
             self.journal = Journal(storage.journal)
@@ -95,22 +94,22 @@ class Ledger:
         self._tracker: Tracker | None = None
         if destinations.tracking is not None:
             self._tracker = Tracker(self.journal, storage.tracking, destinations.tracking, name, self.id)
-        self._account = Account(study, self._study.user_attrs.get("elapsed", 0.0))
+        self._account = Account(study, self._optuna.user_attrs.get("elapsed", 0.0))
         self._summaries = Summaries(name, self.id, profile, study, self._account)
         self._halt: str | None = None
         self._live: set[int] = set()
         self._refused: list[int] = []
         """The newest trials of this launch, if they are ones whose parameters cannot be run."""
         self._tickets: dict[int, int] = {}
-        self._baselines: dict[str, dict[str, float]] = self._study.user_attrs.get("baselines", {})
-        self._facts: dict[str, str] = self._study.user_attrs.get("facts", {})
-        self._importances: dict[str, float] = self._study.user_attrs.get("importances", {})
+        self._baselines: dict[str, dict[str, float]] = self._optuna.user_attrs.get("baselines", {})
+        self._facts: dict[str, str] = self._optuna.user_attrs.get("facts", {})
+        self._importances: dict[str, float] = self._optuna.user_attrs.get("importances", {})
         launch = identity.Launch(uuid.uuid4().hex, socket.gethostname(), str(storage))
         self._records = Records(self.journal, name, profile, study, options.tags, self._facts)
         self._records.study(self.id, launch)
         # After the journal: a launch that the ledger knows of must be in it.
         for key, value in launch.tags.items():
-            self._study.set_user_attr(key, value)
+            self._optuna.set_user_attr(key, value)
         self._recover()
         if options.retry_failed:
             self._trials.enqueue_failed()
@@ -137,13 +136,13 @@ class Ledger:
         if waiting:
             return self._trials.trial(min(waiting))
         counted = sum(not self._trials.retried(row) for row in self._rows.values())
-        retries = any(t.state == optuna.trial.TrialState.WAITING for t in self._study.get_trials(deepcopy=False))
-        return self._study.ask() if counted < self.spec.budget.trials or retries else None
+        retries = any(t.state == optuna.trial.TrialState.WAITING for t in self._optuna.get_trials(deepcopy=False))
+        return self._optuna.ask() if counted < self.spec.budget.trials or retries else None
 
     def _suggest(self, trial: optuna.Trial) -> bool:
         """Sample the trial's parameters, unless it has them; a trial that was killed half-way gets the values it would
         have had. False, and the end of the trial, if it cannot run with them."""
-        row = self._rows.setdefault(trial.number, Row(trial.number, 0))
+        row = self._rows.setdefault(trial.number, TrialRecord(trial.number, 0))
         refusal = None if row.params else self._sample(trial, row)
         if refusal is None:
             try:
@@ -156,9 +155,9 @@ class Ledger:
         self._refused = []
         return True
 
-    def _sample(self, trial: optuna.Trial, row: Row) -> str | None:
+    def _sample(self, trial: optuna.Trial, row: TrialRecord) -> str | None:
         """Parameters of a new trial; returns what the search space has against them."""
-        control, refusal = control_of(self.spec, self._study, trial.number), None
+        control, refusal = control_of(self.spec, self._optuna, trial.number), None
         if control is None:
             try:
                 suggest(self.spec, trial)
@@ -169,7 +168,7 @@ class Ledger:
         row.retry_of = frozen.user_attrs.get("retry_of")
         return refusal
 
-    def _refuse(self, row: Row, reason: str) -> None:
+    def _refuse(self, row: TrialRecord, reason: str) -> None:
         """End a trial that cannot run with its parameters: a failure of its own, from which the sampler learns."""
         row.state, row.reason, row.refused = TrialState.FAILED, reason, True
         self._refused.append(row.number)
@@ -274,7 +273,7 @@ class Ledger:
             self._halt = self._halt or "budget spent"
         return row.stop or self._halt
 
-    def _consider(self, row: Row, replicate: int, record: Record) -> None:
+    def _consider(self, row: TrialRecord, replicate: int, record: Record) -> None:
         """Tell Optuna an intermediate value, and let its pruner decide; the first replicate speaks for all."""
         objective = self.spec.objectives[0]
         value = record["metrics"].get(objective.name)
@@ -356,7 +355,7 @@ class Ledger:
         self._changed()
         return row.state
 
-    def _unfinished(self, row: Row, outcome: Outcome) -> bool:
+    def _unfinished(self, row: TrialRecord, outcome: Outcome) -> bool:
         """Whether the trial was told to stop for now: within a replicate, or between two of them."""
         if outcome.state == ReplicateState.STOPPED:
             return row.stop is None
@@ -381,7 +380,7 @@ class Ledger:
         """Whether what was handed out with this ticket has left its nodes; Train may start its gang once more."""
         return ticket is not None and (number not in self._live or ticket != self._tickets.get(number))
 
-    def _end(self, row: Row) -> None:
+    def _end(self, row: TrialRecord) -> None:
         """Close the trial in the journal and in Optuna; each step is skipped if it is already done."""
         self._records.trial_ended(row)
         self._wake()
@@ -399,9 +398,9 @@ class Ledger:
         self._facts, self._baselines = facts, baselines
         begun = {new: old for names in self._moves.values() for old, new in names.items()}
         named = {begun.get(value, value): digest for value, digest in contents.items()}
-        self._study.set_user_attr("contents", named)
-        self._study.set_user_attr("facts", facts)
-        self._study.set_user_attr("baselines", baselines)
+        self._optuna.set_user_attr("contents", named)
+        self._optuna.set_user_attr("facts", facts)
+        self._optuna.set_user_attr("baselines", baselines)
         self._records.inputs(facts, baselines)
         self._changed()
 
@@ -447,9 +446,9 @@ class Ledger:
             self.status = StudyStatus.FAILED
         else:
             self.status = StudyStatus.FINISHED
-        self._study.set_user_attr("elapsed", self._account.elapsed())
-        self._importances = importances(self._study, self.spec)
-        self._study.set_user_attr("importances", self._importances)
+        self._optuna.set_user_attr("elapsed", self._account.elapsed())
+        self._importances = importances(self._optuna, self.spec)
+        self._optuna.set_user_attr("importances", self._importances)
         best = self.best()
         if best:
             row = self._rows[best[0]]
@@ -526,7 +525,7 @@ class Ledger:
             f"{last.reason}; narrow the search space"
         )
 
-    def _config(self, row: Row):
+    def _config(self, row: TrialRecord) -> TrainerConfig:
         return self.spec.config_with(row.params | {"cache": str(self.storage.cache)})
 
     def _changed(self) -> None:

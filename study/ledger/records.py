@@ -8,7 +8,7 @@ from typing import Any
 
 from study.ledger.identity import Launch
 from study.ledger.journal import Journal
-from study.ledger.trial_record import Row
+from study.ledger.trial_record import TrialRecord
 from study.protocol.journal import (
     Artifact,
     Ended,
@@ -60,7 +60,7 @@ class Records:
         """Write metrics of the study as a whole."""
         self.journal.append(Values(values=dict(values), step=step, time=when_ms))
 
-    def trial(self, row: Row, config: TrainerConfig | None) -> None:
+    def trial(self, row: TrialRecord, config: TrainerConfig | None) -> None:
         """Write that a trial is handed out, perhaps not for the first time; `config` is None where its parameters make
         none."""
         params = flat((config or self.spec.config).model_dump(exclude={"cache"})) | {"seed": self.spec.seed}
@@ -83,12 +83,12 @@ class Records:
             )
         )  # fmt: skip
 
-    def replicate_ended(self, row: Row, replicate: int, outcome: Outcome) -> None:
+    def replicate_ended(self, row: TrialRecord, replicate: int, outcome: Outcome) -> None:
         """Write that a replicate of a trial with several has ended; a single one ends with its trial."""
         if self.spec.replicates > 1:
             self._end(row.number, replicate, outcome.state, outcome.reason, outcome.values, outcome.step)
 
-    def trial_ended(self, row: Row) -> None:
+    def trial_ended(self, row: TrialRecord) -> None:
         values = row.values | {
             "worker_seconds.used": row.used, "worker_seconds.saved": row.saved, "steps": row.steps
         }  # fmt: skip
@@ -128,7 +128,7 @@ class Records:
     def _run_tags(self) -> dict[str, str]:
         return self.tags | self.facts | {"study.name": self.name, "study.profile": self.profile}
 
-    def _run_name(self, row: Row) -> str:
+    def _run_name(self, row: TrialRecord) -> str:
         if row.control:
             return f"trial {row.number} · control"
         shown = row.params.get(self.spec.parameter)

@@ -34,7 +34,7 @@ class Replicate:
 
 
 @dataclass
-class Row:
+class TrialRecord:
     """What the ledger knows about one trial besides what Optuna keeps; stored as one JSON attribute."""
 
     number: int
@@ -70,7 +70,7 @@ class Row:
     latest: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def restored(cls, stored: Mapping[str, Any]) -> Row:
+    def restored(cls, stored: Mapping[str, Any]) -> TrialRecord:
         """The row that was stored; raises KeyError, TypeError or ValueError where it is one of another version."""
         replicates = [
             Replicate(**told | {"state": ReplicateState(told["state"]), "values": _numbers(told["values"])})
@@ -111,7 +111,7 @@ def _numbers(values: Mapping[str, float | None]) -> dict[str, float]:
     return {name: math.nan if value is None else value for name, value in values.items()}
 
 
-def front(rows: Iterable[Row], objectives: Sequence[Objective]) -> list[int]:
+def front(rows: Iterable[TrialRecord], objectives: Sequence[Objective]) -> list[int]:
     """Numbers of the trials that no other one surpasses: as good in all objectives, and better in one."""
     values = {
         row.number: [row.values[o.name] * (1 if o.direction == "maximize" else -1) for o in objectives] for row in rows

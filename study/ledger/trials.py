@@ -10,7 +10,7 @@ from typing import Any
 import optuna
 
 from study.ledger.optuna_study import Refused
-from study.ledger.trial_record import Row, front
+from study.ledger.trial_record import TrialRecord, front
 from study.private_names import storage_id
 from study.protocol.destinations import Destinations
 from study.protocol.folder import stored_model, stored_trial
@@ -23,28 +23,28 @@ class Trials:
 
     def __init__(self, study: optuna.Study, spec: Study, destinations: Destinations) -> None:
         """Read the rows of all trials that were begun; raises `Refused` for those of another version."""
-        self._study, self._spec, self._storage = study, spec, destinations.storage
+        self._optuna, self._spec, self._storage = study, spec, destinations.storage
         self._checkpoints, self._id = destinations.checkpoints, study.user_attrs["id"]
         self.rows = {trial.number: self._restored(trial) for trial in self.begun()}
         """Number of the trial -> its row."""
 
     def begun(self) -> list[optuna.trial.FrozenTrial]:
         """Optuna's trials but those that only wait in its queue."""
-        return [t for t in self._study.get_trials(deepcopy=False) if t.state != optuna.trial.TrialState.WAITING]
+        return [t for t in self._optuna.get_trials(deepcopy=False) if t.state != optuna.trial.TrialState.WAITING]
 
     def frozen(self, number: int) -> optuna.trial.FrozenTrial:
         """Optuna's trial as it stands."""
-        return self._study.get_trials(deepcopy=False)[number]
+        return self._optuna.get_trials(deepcopy=False)[number]
 
     def trial(self, number: int) -> optuna.Trial:
         """Optuna's trial, to be written to."""
-        return optuna.Trial(self._study, storage_id(self.frozen(number)))
+        return optuna.Trial(self._optuna, storage_id(self.frozen(number)))
 
-    def store(self, row: Row) -> None:
+    def store(self, row: TrialRecord) -> None:
         """Write the trial's row."""
         self.trial(row.number).set_user_attr("row", _finite(asdict(row)))
 
-    def tell(self, row: Row) -> None:
+    def tell(self, row: TrialRecord) -> None:
         """End the trial in Optuna, if it has not ended there yet."""
         trial = self.trial(row.number)
         if self.frozen(row.number).state.is_finished():
@@ -55,21 +55,21 @@ class Trials:
         if learnt and constraint not in trial.constraints:
             trial.set_constraint(constraint, 1.0 if row.refused or row.state == TrialState.COLLAPSED else -1.0)
         if row.state == TrialState.COMPLETE:
-            self._study.tell(trial, [row.values[o.name] for o in self._spec.objectives])
+            self._optuna.tell(trial, [row.values[o.name] for o in self._spec.objectives])
         else:
-            self._study.tell(trial, state=optuna.trial.TrialState.PRUNED if learnt else optuna.trial.TrialState.FAIL)
+            self._optuna.tell(trial, state=optuna.trial.TrialState.PRUNED if learnt else optuna.trial.TrialState.FAIL)
 
     def enqueue_failed(self) -> None:
         """Put the parameters of failed trials back in the queue; the failed ones stay on record."""
         for row in list(self.rows.values()):
             # What the config refused it would refuse again.
             if row.state == TrialState.FAILED and not row.refused and not self.retried(row):
-                self._study.enqueue_trial(row.params, user_attrs={"retry_of": row.number})
+                self._optuna.enqueue_trial(row.params, user_attrs={"retry_of": row.number})
 
-    def retried(self, row: Row) -> bool:
+    def retried(self, row: TrialRecord) -> bool:
         """Whether a failed trial has one that takes its place, be it only in the queue."""
         return row.state == TrialState.FAILED and any(
-            t.user_attrs.get("retry_of") == row.number for t in self._study.get_trials(deepcopy=False)
+            t.user_attrs.get("retry_of") == row.number for t in self._optuna.get_trials(deepcopy=False)
         )
 
     def place(self, number: int) -> str | None:
@@ -99,14 +99,14 @@ class Trials:
         pick = max if objective.direction == "maximize" else min
         return [pick(searched, key=lambda number: self.rows[number].values[objective.name])]
 
-    def _restored(self, trial: optuna.trial.FrozenTrial) -> Row:
+    def _restored(self, trial: optuna.trial.FrozenTrial) -> TrialRecord:
         stored = trial.user_attrs.get("row")
         # A trial without a row was killed between its creation and its last parameter.
         try:
-            row = Row.restored(stored) if stored else Row(trial.number, 0)
+            row = TrialRecord.restored(stored) if stored else TrialRecord(trial.number, 0)
         except (KeyError, TypeError, ValueError) as error:
             raise Refused(
-                f"trial {trial.number} in the ledger of {self._study.study_name} was recorded by another version "
+                f"trial {trial.number} in the ledger of {self._optuna.study_name} was recorded by another version "
                 f"({error}): use that one, or begin anew with --fresh"
             ) from error
         if row.checkpoint:

@@ -41,7 +41,6 @@ from study.tracking.mlflow_runs import (
     Runs,
     State,
     inherited,
-    initialise,
     refusal,
     tag_items,
     tags_of,
@@ -52,7 +51,6 @@ from trainables.errors import first_line
 if TYPE_CHECKING:
     from study.tracking.mlflow_runs import Item
 
-__all__ = ["Tracker", "initialise"]
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

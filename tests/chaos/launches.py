@@ -167,7 +167,7 @@ def database(storage: Path) -> str:
     path = storage.with_name(f"{storage.name}.mlflow.db")
     template = storage.with_name("empty.mlflow.db")
     if not template.exists():
-        from study.tracking.tracker import initialise
+        from study.tracking.mlflow_runs import initialise
 
         aside = template.with_suffix(".new")
         initialise(f"sqlite:///{aside}")

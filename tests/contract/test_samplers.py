@@ -149,7 +149,7 @@ class Studied:
         self.open()
         for _ in range(20):
             self.run_trial()
-        self.ledger._study.ask().suggest_float("k", 0.1, 10, log=True)
+        self.ledger._optuna.ask().suggest_float("k", 0.1, 10, log=True)
         self.die()
         self.open()
         return self.run()
@@ -357,7 +357,7 @@ def test_refused_parameters_fail_alone_and_are_learnt_from(objectives, monkeypat
     # A refusal that TPE is not told of draws it there: what is best lies on that side.
     assert sum(trial.state == "failed" for trial in late) <= 20
     assert fmean(trial.params["k"] for trial in late) > 1.5
-    frozen = studied.ledger._study.get_trials()
+    frozen = studied.ledger._optuna.get_trials()
     assert {t.state.name for t, trial in zip(frozen, trials, strict=True) if trial.state == "failed"} == {"PRUNED"}
     assert all(
         (t.constraints.get("refused") == 1.0) is (r.state == "failed") for t, r in zip(frozen, trials, strict=True)

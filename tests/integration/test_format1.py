@@ -20,7 +20,8 @@ from study.ledger.ledger import Ledger
 from study.protocol.folder import StudyFolder
 from study.reporting.results import Findings
 from study.spec import Budget, Objective, Pruner, Resources, Study
-from study.tracking.tracker import Tracker, initialise
+from study.tracking.mlflow_runs import initialise
+from study.tracking.tracker import Tracker
 from tests.ledgers import open_ledger
 from trainables.config import TrainerConfig
 from trainables.evaluation.types import Evaluation

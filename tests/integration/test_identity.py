@@ -479,7 +479,7 @@ def test_a_head_that_was_replaced_writes_nothing_and_stops_its_gangs(folder) -> 
     new.check()
     new.release()
     again = opened("one", folder / "x")
-    assert again._study.get_trials()[0].state.name == "RUNNING"
+    assert again._optuna.get_trials()[0].state.name == "RUNNING"
     assert again.ask() == number
     again.close([], 0)
 

@@ -228,7 +228,7 @@ def test_a_link_to_the_same_place_needs_no_record(tmp_path) -> None:
     here, storage = fill(tmp_path / "here"), tmp_path / "storage"
     storage.mkdir()
     first = Launch(here, storage)
-    first.ledger._study.set_user_attr("contents", None)
+    first.ledger._optuna.set_user_attr("contents", None)
     first.trial()
     first.end()
     (tmp_path / "link").symlink_to(here)
@@ -243,7 +243,7 @@ def changed(tmp_path: Path, spoil, facts: dict[str, str] = FACTS, stay: bool = F
     storage.mkdir()
     first = Launch(here, storage)
     if old:
-        first.ledger._study.set_user_attr("contents", None)
+        first.ledger._optuna.set_user_attr("contents", None)
     first.trial()
     first.end()
     there = here if stay else here.rename(tmp_path / "there")

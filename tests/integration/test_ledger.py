@@ -114,7 +114,7 @@ def outcome(state: str, step: int = 10, reason: str | None = None, **values: flo
 
 
 def trial_of(ledger: Ledger, number: int) -> optuna.trial.FrozenTrial:
-    return ledger._study.get_trials()[number]
+    return ledger._optuna.get_trials()[number]
 
 
 def run_trial(ledger: Ledger, value: float = 0.5, state: str = "complete", **more) -> int:
@@ -217,12 +217,12 @@ def test_kill_at_any_moment_repeats_the_undisturbed_sequence(tmp_path) -> None:
     dies(ledger)
     ledger = opened(storage)
     assert run_trial(ledger, 0.4) == 1
-    trial = ledger._study.ask()
+    trial = ledger._optuna.ask()
     trial.suggest_float("k", 0.1, 10, log=True)  # killed between the two parameters of trial 2
     dies(ledger)
     ledger = opened(storage)
     assert run_trial(ledger, 0.3) == 2
-    ledger._study.ask()  # killed before the first parameter of trial 3
+    ledger._optuna.ask()  # killed before the first parameter of trial 3
     dies(ledger)
     ledger = opened(storage)
     assert run_trial(ledger, 0.2) == 3
@@ -301,7 +301,7 @@ def test_killed_between_end_and_tell(tmp_path) -> None:
     attempt = ledger.begin(number).attempt
     ended = outcome("complete", ndcg_at_10=0.5)
     ledger.replicate_ended(number, attempt, 0, ended)
-    ledger._study.tell = lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt)
+    ledger._optuna.tell = lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         ledger.finish(number, attempt, ended)
     dies(ledger)
@@ -500,7 +500,7 @@ def test_parameters_that_the_config_refuses_fail_their_trial_alone(tmp_path, mon
     """Whatever comes of a launch that was killed before it could say so: the next one is not held up either."""
     ledger = opened(tmp_path, toy(config=Picky(steps=10)))
     run_trial(ledger)
-    ledger._study.ask().suggest_float("k", 0.1, 10, log=True)  # killed before the second parameter of trial 1
+    ledger._optuna.ask().suggest_float("k", 0.1, 10, log=True)  # killed before the second parameter of trial 1
     dies(ledger)
     ledger = opened(tmp_path, toy(config=Picky(steps=10)))
     params = []
@@ -551,7 +551,7 @@ def test_refused_parameters_are_not_run_again_with_the_failed_ones(tmp_path, mon
 def test_a_refusal_that_a_kill_cut_short_is_told(tmp_path, monkeypatch) -> None:
     ledger = opened(tmp_path, toy(config=Picky(steps=10)))
     monkeypatch.setattr(Picky, "refused", lambda config: True)
-    ledger._study.tell = lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt)
+    ledger._optuna.tell = lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         ledger.ask()
     dies(ledger)
@@ -583,7 +583,7 @@ def test_a_space_that_raises_now_and_then_fails_its_trial_alone(tmp_path) -> Non
 def test_a_fault_of_the_storage_is_no_refusal(tmp_path, monkeypatch, fault) -> None:
     ledger = opened(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(type(ledger._study._storage), "set_trial_param", lambda *a: (_ for _ in ()).throw(fault))
+        patch.setattr(type(ledger._optuna._storage), "set_trial_param", lambda *a: (_ for _ in ()).throw(fault))
         with pytest.raises(type(fault)):
             ledger.ask()
     assert run_trial(ledger) == 0
@@ -637,18 +637,18 @@ def test_a_study_from_before_there_was_a_key_is_carried_on(tmp_path) -> None:
     storage, study = tmp_path / "study", toy(points=({"k": 2.0, "width": 2},))
     ledger = opened(storage, study)
     run_trial(ledger)
-    stored = ledger._study.user_attrs["definition"]
+    stored = ledger._optuna.user_attrs["definition"]
     earlier = {key: value for key, value in stored.items() if key not in ("config.width", "replicates", "points")}
     earlier |= {"objectives": [{"name": "ndcg_at_10"}], "points": stored["points"]}
-    ledger._study.set_user_attr("definition", earlier)
-    ledger._study.set_user_attr("at_default", [])
+    ledger._optuna.set_user_attr("definition", earlier)
+    ledger._optuna.set_user_attr("at_default", [])
     dies(ledger)
     url = ledger_url(storage)
     with pytest.raises(Refused, match=r": config\.width was absent, now 8\. Undo"):
         existing_study(url, "toy", toy(points=study.points, config=ToyConfig(steps=10, width=8)))
     assert existing_study(url, "toy", study) is not None
     again = opened(storage, study)
-    assert again._study.user_attrs["definition"] == stored
+    assert again._optuna.user_attrs["definition"] == stored
     assert run_trial(again) == 1
     dies(again)
     with pytest.raises(Refused, match=r": config\.width was 4, now 8; points\.0\.k was 2\.0, now 4\.0\. Undo"):
@@ -718,7 +718,7 @@ def test_values_come_back_from_storage_as_they_went_in(tmp_path) -> None:
 
 def test_newer_format_is_refused(tmp_path) -> None:
     ledger = opened(tmp_path)
-    ledger._study.set_user_attr("format", 99)
+    ledger._optuna.set_user_attr("format", 99)
     dies(ledger)
     with pytest.raises(Refused, match="format 99"):
         existing_study(ledger_url(tmp_path), "toy", toy())

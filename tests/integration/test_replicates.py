@@ -85,7 +85,7 @@ def test_a_stop_in_the_last_evaluation_of_a_replicate(tmp_path, monkeypatch, sto
     shown = ledger.conclude().trials[0]
     assert (shown.state, len(shown.replicates)) == ("interrupted", replicate + 1)
     assert (shown.steps, shown.planned_steps) == ((replicate + 1) * STEPS, 3 * STEPS)
-    told = ledger._study.get_trials()[0]
+    told = ledger._optuna.get_trials()[0]
     assert (told.state.name, told.values) == ("RUNNING", None)
     assert not ledger.journal.ended(0)
     ledger.close([], 0)
@@ -97,7 +97,7 @@ def test_a_stop_in_the_last_evaluation_of_a_replicate(tmp_path, monkeypatch, sto
     assert [r.seed for r in shown.replicates] == [0, 1, 2]
     assert [told.values for told in again._rows[0].replicates[: replicate + 1]] == [told.values for told in first]
     assert (shown.steps, shown.attempts) == (3 * STEPS, 2)
-    told = again._study.get_trials()[0]
+    told = again._optuna.get_trials()[0]
     assert (told.state.name, told.value) == ("COMPLETE", shown.values["ndcg_at_10"])
     again.close([], 0)
 

@@ -19,9 +19,9 @@ import pytest
 from study.ledger.journal import Journal
 from study.protocol.journal import Artifact, Ended, ReplicateBegun, StudyBegun, TrialBegun, Values
 from study.protocol.states import ReplicateState, StudyStatus, TrialState
-from study.tracking.mlflow_runs import connect, refusal
+from study.tracking.mlflow_runs import connect, initialise, refusal
 from study.tracking.probe import run_tags
-from study.tracking.tracker import Tracker, initialise
+from study.tracking.tracker import Tracker
 from study.tracking.uri_check import check_uri
 from study.uris import absolute_uri
 
