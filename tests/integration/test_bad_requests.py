@@ -6,17 +6,18 @@ import json
 import math
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
 import psutil
 import pytest
 
-from study import run
+from study import run, terminal
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,6 +47,30 @@ def asked(tmp_path, monkeypatch, capsys) -> Callable[..., subprocess.CompletedPr
         return subprocess.CompletedProcess(arguments, code, *capsys.readouterr())
 
     return ask
+
+
+@pytest.fixture
+def checked(monkeypatch, capfd) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
+    """The same in this process, for what the check of the inputs refuses while Ray would be started; it is not."""
+    from study.engine import executor
+
+    monkeypatch.setattr(executor.Engine, "start", lambda engine: None)
+    monkeypatch.setattr(executor.Engine, "stop", lambda engine: None)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    before = {number: signal.getsignal(number) for number in terminal.STOPS}
+    kept = [os.dup(number) for number in (1, 2)]
+
+    def check(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.chdir(folder)
+        code = run.main(list(arguments))
+        return subprocess.CompletedProcess(arguments, code, *capfd.readouterr())
+
+    yield check
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    for number, copy in zip((1, 2), kept, strict=True):
+        os.dup2(copy, number)
+        os.close(copy)
 
 
 def checks_of(folder: Path) -> list[int]:
@@ -207,8 +232,12 @@ def on_files(setting: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("setting", "message"), [i[1:] for i in INPUTS], ids=[i[0] for i in INPUTS])
-def test_input(inputs, setting, message) -> None:
-    refused(command(inputs, *on_files(setting)), message)
+def test_input(inputs, checked, setting, message) -> None:
+    refused(checked(inputs, *on_files(setting)), message)
+
+
+def test_input_on_the_command_line(inputs) -> None:
+    refused(command(inputs, *on_files(INPUTS[-1][1])), INPUTS[-1][2])
 
 
 PAIRS = [
@@ -225,7 +254,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("file", "setting", "message"), [p[1:] for p in PAIRS], ids=[p[0] for p in PAIRS])
-def test_graded_pairs(tmp_path, file, setting, message) -> None:
+def test_graded_pairs(tmp_path, checked, file, setting, message) -> None:
     def pairs(*labels: float) -> str:
         rows = [{"sentence1": f"one {n}", "sentence2": f"two {n}", "label": label} for n, label in enumerate(labels)]
         return "".join(json.dumps(row) + "\n" for row in rows)
@@ -234,7 +263,7 @@ def test_graded_pairs(tmp_path, file, setting, message) -> None:
     (tmp_path / "nan.jsonl").write_text(pairs(1, math.nan, 2))
     (tmp_path / "columns.jsonl").write_text('{"sentence1": "a", "label": 1}\n')
     given = [*(f"data.{split}={file}" for split in ("train", "validation", "test")), *setting.split()]
-    refused(command(tmp_path, "angle_split_search", *(w for value in given for w in ("--set", value))), message)
+    refused(checked(tmp_path, "angle_split_search", *(w for value in given for w in ("--set", value))), message)
 
 
 def test_more_resources_than_the_cluster_has(inputs) -> None:
