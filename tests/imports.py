@@ -69,8 +69,8 @@ MAY_IMPORT = {
     "engine": ("ground", "protocol", "ledger"),
     "request": ("ground", "protocol", "ledger"),
     "planning": ("ground", "protocol", "tracking", "ledger"),
-    "submission": ("ground", "protocol", "ledger", "planning", "request"),
-    "suites": ("ground", "protocol", "ledger", "engine"),
+    "submission": ("ground", "protocol", "planning", "request"),
+    "suites": ("ground", "protocol", "engine"),
     "reporting": ("ground", "protocol"),
 }
 """Room of study/ -> the rooms that it may import beside its own; `ground` and `request` are files, not folders."""

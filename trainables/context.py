@@ -1,8 +1,8 @@
 """Where a replicate runs: its rank, its device, its folder, and whom it reports to.
 
-The loop and the recipes see a `Context` and nothing of the engine. `local` runs in this process, for
-tests and on a bare GPU box; `gang_member` runs in a worker of a Ray Train gang and reports to the
-ledger actor.
+The loop and the recipes see a `Context` and nothing of the engine. A plain `Context` is for this process
+alone, for tests and on a bare GPU box; a `LedgerContext` is for a worker of a Ray Train gang and reports
+to the ledger actor.
 """
 
 from __future__ import annotations

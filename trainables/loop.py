@@ -111,8 +111,8 @@ def fingerprint(value: Any) -> str:
 def run(recipe_module: Any, config: TrainerConfig, context: Context) -> Outcome:
     """Train one replicate to its end, from its newest checkpoint if it has one.
 
-    `recipe_module` is `trainables.NAME.recipe`. Every rank of the gang calls this with equal
-    arguments but for `context.rank`. A finished replicate only returns its recorded outcome.
+    `recipe_module` is the module `recipe` of the trainer's package. Every rank of the gang calls this with
+    equal arguments but for `context.rank`. A finished replicate only returns its recorded outcome.
     """
     checkpoints = _checkpoints(context)
     recorded = distributed.broadcast_object(checkpoints.result() if context.rank == 0 else None)

@@ -1,6 +1,6 @@
 """The writer of a study's journal: every event and every logged step, in order, once, on disk.
 
-The ledger actor appends; tracking replays it into a tracker from where it left off, and the report reads its curves
+The ledger actor appends; the tracker replays it into MLflow from where it left off, and the report reads its curves
 from it. What its lines hold is in `study.protocol.journal`.
 """
 

@@ -1,8 +1,8 @@
 """The ledger: which trials exist, what became of them, what to do next. The one source of truth.
 
 Optuna's storage holds it (`study/ledger/optuna_study.py` opens that). One Ray actor owns it
-(`study/engine/executor.py` starts it), but nothing here knows Ray. A trial is handed out by `ask`, taken over
-by a gang with `begin`, followed through `report`, and ended by `finish`. Every event is on disk before
+(`study/engine/executor.py` starts it), but nothing here knows Ray. A trial is handed out by `hand_out`, taken
+over by a gang with `begin`, followed through `report`, and ended by `finish`. Every event is on disk before
 the call returns, so that a kill at any moment loses nothing that anyone was told.
 """
 
@@ -459,9 +459,10 @@ class Ledger:
         return self._write_summary()
 
     def close(self, artifacts: list[tuple[str, str]], timeout_s: float) -> bool:
-        """Log (path in the folder, artifact path) pairs on the parent run, end it, and wait for MLflow to have it all.
+        """Put files of the study on record, end it, and wait for the tracker to have sent everything.
 
-        False if MLflow does not have everything: the rest is sent by the next launch.
+        `artifacts` are pairs (path in the folder, place among the study's records). False if something was
+        not sent: the next launch sends it.
         """
         if not self._deposed():
             for path, place in artifacts:

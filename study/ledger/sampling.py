@@ -1,4 +1,4 @@
-"""Which parameters a trial gets and when it is pruned: Optuna's samplers and pruners, as functions of the seed."""
+"""Which parameters a trial gets, by Optuna's samplers as functions of the seed; and the study's pruner."""
 
 from __future__ import annotations
 

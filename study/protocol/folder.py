@@ -262,7 +262,7 @@ class StudyFolder(WorkFolder):
         """The folder of full evaluations."""
         return EvaluationFolder(self.path / "evaluation")
 
-    # --- the journal, for all but the ledger -----------------------------------------------------
+    # --- the journal, for those who read it whole ------------------------------------------------
 
     def entries(self, kind: type[E]) -> Iterator[E]:
         """The journal's entries of one kind; none where there is no journal. Raises `protocol.journal.Unreadable`."""

@@ -16,7 +16,7 @@ class TrialState(StrEnum):
     PRUNED = "pruned"
     """Ended by the pruner: it lags behind the other trials."""
     COLLAPSED = "collapsed"
-    """Ended by a rule on its own loss signals."""
+    """Ended by a rule on its own training signals."""
     FAILED = "failed"
     """Ended by an error, or cannot be run with its parameters."""
 

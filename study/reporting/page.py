@@ -97,7 +97,10 @@ class Column:
 
 
 def _columns(findings: Findings) -> list[Column]:
-    """The table of trials: what was measured decides which columns there are."""
+    """The table of trials: what was measured decides which columns there are.
+
+    The template takes them by position: the first is the studied parameter, and stands before the state.
+    """
     metrics = [findings.metric, f"test.{findings.metric}", f"untrained.{findings.key}"]
     metrics += [*filter(None, [findings.metrics.cost]), *findings.metrics.columns]
 

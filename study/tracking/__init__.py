@@ -1,4 +1,4 @@
-"""Where a study is recorded run by run: MLflow, which no other room has a word of."""
+"""Where a study is recorded run by run: MLflow, which no other room imports or speaks to."""
 
 PACKAGE = "mlflow-skinny"
 """The installed package that records."""

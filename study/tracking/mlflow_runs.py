@@ -1,4 +1,4 @@
-"""What MLflow is told, and how: nothing outside of this folder imports mlflow or has its words.
+"""What MLflow is told, and how: nothing outside of this folder imports mlflow, though messages to users name it.
 
 Every call may be repeated without changing anything, which is what lets `study.tracking.tracker` replay.
 """
