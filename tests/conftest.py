@@ -11,22 +11,34 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from xdist.remote import Producer
+from xdist.scheduler.loadscope import LoadScopeScheduling
 
 
 def pytest_addoption(parser) -> None:
     parser.addoption("--write-golden", action="store_true", help="write tests/golden/ anew instead of comparing")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """How two test processes share the work: files as a whole, and those that start a Ray in one process, first.
+WITH_RAY = ("test_study.py", "test_readme.py", "test_own_trainer.py", "test_evaluate.py")
+"""Files whose tests start a Ray: two of those at a time would take both cores from each other."""
 
-    They take longest and wait often; what else there is keeps the other core busy meanwhile.
-    """
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group").args != ("ray",))
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that start a Ray come first: they take longest, and what else there is keeps the other core busy."""
+    items.sort(key=lambda item: item.path.name not in WITH_RAY)
+
+
+class Files(LoadScopeScheduling):
+    """How test processes share the work: a file as a whole, and all that start a Ray in one process."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "ray" if file.endswith(WITH_RAY) else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Files:
+    return Files(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -20,7 +20,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-pytestmark = pytest.mark.xdist_group("ray")
 SMALL = "--set steps=4 --set evaluate_every=2 --set batch_size=8 --set threads=1 --workers-per-trial 2 --json"
 
 

@@ -18,7 +18,6 @@ from trainables import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 
-pytestmark = pytest.mark.xdist_group("ray")
 
 STUDY = """
 from study.spec import Budget, Objective, Study
