@@ -29,11 +29,11 @@ small = {{"steps": 6, "batch_size": 8, "evaluate_every": 6, "checkpoint_every": 
          "evaluation.max_documents": 60, "evaluation.bm25": False, "train.limit": 64, "precision": "float32"}}
 known = overrides.keys(config.Config())
 base = overrides.apply(config.Config(), {{key: value for key, value in small.items() if key in known}})
-metric, direction = next(iter(config.metrics(base).items()))
+metric, declared = next(iter(config.metrics(base).items()))
 STUDY = {{"small": Study(
     question="Does a gang train as one worker?", trainer="{trainer}", config=base, parameter="optimiser.lr",
     space=lambda trial: trial.suggest_float("optimiser.lr", 1e-4, 1e-3), points=({{"optimiser.lr": 5e-4}},),
-    objectives=(Objective(name=metric, direction=direction),),
+    objectives=(Objective(name=metric, direction=declared.direction),),
     budget=Budget(trials=1),
 )}}
 """
