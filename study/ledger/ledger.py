@@ -201,14 +201,12 @@ class Ledger:
         ended in the ledger, or was given back under this ticket.
         """
         row = self._rows[number]
-        if self._deposed() or self._given_back(number, ticket):
+        if self._deposed() or row.state.ended or self._given_back(number, ticket):
             return None
         row.attempts += 1
         row.step = 0
         self._trials.store(row)
         self._changed()
-        if row.state.ended:
-            return None
         return Assignment(
             trainer=self.spec.trainer,
             config=as_now(self._config(row), self._moves).model_dump(),

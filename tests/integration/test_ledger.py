@@ -183,6 +183,19 @@ def test_endings(tmp_path, how, state, told, status, reason) -> None:
     assert json.loads((tmp_path / "summary.json").read_text())["trials"][number]["state"] == state
 
 
+def test_a_gang_of_a_trial_that_has_ended_changes_nothing(tmp_path) -> None:
+    """Its steps were 0 afterwards, and its attempts one more."""
+    ledger = opened(tmp_path)
+    number = ledger.ask()
+    attempt = ledger.begin(number).attempt
+    ledger.report(number, attempt, 0, [record(3, **{"train.loss": 2.0})])
+    ledger.finish(number, attempt, None, "RuntimeError: no")
+    before = ledger.summary().trials[number]
+    assert before.steps == 3
+    assert ledger.begin(number) is None
+    assert ledger.summary().trials[number] == before
+
+
 def test_interrupted_trial_stays_open_and_comes_first(tmp_path) -> None:
     ledger = opened(tmp_path)
     number = ledger.ask()
