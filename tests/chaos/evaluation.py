@@ -110,7 +110,7 @@ def finished_study(folder: Path) -> tuple[Path, Path]:
 
     from trainables.angle.config import Config
     from trainables.angle.model import SentenceEncoder, export
-    from trainables.encoders import EMBEDDED
+    from trainables.encoders import EMBEDDED, Prefixes
 
     storage = folder / "study"
     model = storage / "trials" / "0000" / "replicate-0" / "model"
@@ -120,7 +120,7 @@ def finished_study(folder: Path) -> tuple[Path, Path]:
     shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
     # Far apart at the start, so that few scores are nearly equal.
     bert = BertModel(BertConfig(vocab_size=len(tokenizer), initializer_range=0.5, **shape)).eval()
-    export(SentenceEncoder(bert, "mean"), tokenizer, model, 24, "")
+    export(SentenceEncoder(bert, "mean"), tokenizer, model, 24, Prefixes("", "", ""), (32,))
     record(storage, "split", [({"split": "chunked"}, Config(dims=(32,), length=24), "complete")])
     study = folder / "made.py"
     study.write_text(STUDY)
