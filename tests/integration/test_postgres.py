@@ -31,7 +31,7 @@ def test_a_killed_study_carries_on_and_its_password_is_written_nowhere(tmp_path,
     assert launches.same_in_mlflow(storage, launches.database(storage)) > STEPS
     assert not (storage / "ledger.db").exists()
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert {"journal.jsonl", "summary.json", "report.html", "driver.log", "study.mlflow.db", "study.terminal"} <= {
+    assert {"journal.jsonl", "summary.json", "report.html", "driver.log", "study.mlflow.db", "study.screen"} <= {
         path.name for path in files
     }
     assert [path for path in files if b"hunter2" in path.read_bytes()] == []
