@@ -132,7 +132,7 @@ class Findings:
         key = trial, replicate
         if key not in self._replicate_items:
             path = self.storage.replicate(trial, replicate).result
-            self._replicate_items[key] = _per_item(path) if path.exists() else {}
+            self._replicate_items[key] = items_in(path) if path.exists() else {}
         return self._replicate_items[key]
 
     def paid(self, trial: TrialSummary) -> list[tuple[float, float, int]]:
@@ -226,13 +226,14 @@ def _items(storage: StudyFolder, trial: int, split: str, metric: str) -> list[di
     """Query -> value, for each replicate that has a result."""
     found: list[dict[str, float]] = []
     for replicate in storage.trial(trial).replicates():
-        items = _per_item(replicate.result).get(split, {}).get(metric) if replicate.result.exists() else None
+        items = items_in(replicate.result).get(split, {}).get(metric) if replicate.result.exists() else None
         if items:
             found.append(items)
     return found
 
 
-def _per_item(path: Path) -> dict[str, dict[str, dict[str, float]]]:
+def items_in(path: Path) -> dict[str, dict[str, dict[str, float]]]:
+    """`per_item` of the `result.json` at a path; ValueError where it cannot be read, too."""
     try:
         content = path.read_bytes()
     except OSError as error:
