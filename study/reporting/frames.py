@@ -16,10 +16,9 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from study.protocol import journal
+from study.protocol import journal, per_item
 from study.protocol.folder import StudyFolder
 from study.protocol.summary import ReplicateSummary, StudySummary, TrialSummary
-from study.reporting.results import items_in
 from trainables.files import replacing
 
 ROWS = 1 << 17
@@ -223,11 +222,9 @@ class _Rows:
 def _per_query(storage: StudyFolder) -> Iterator[pa.RecordBatch]:
     splits, metrics, items = _Texts(), _Texts(), _Texts()
     for replicate in storage.replicates():
-        if not replicate.result.exists():
-            continue
         measured = [
             (splits.index(split), metrics.index(metric), values)
-            for split, of_split in items_in(replicate.result).items()
+            for split, of_split in per_item.read(replicate).items()
             for metric, values in of_split.items()
         ]
         sizes = [len(values) for *_, values in measured]

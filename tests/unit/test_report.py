@@ -18,10 +18,10 @@ import scipy.stats
 from study import report
 from study.protocol.folder import StudyFolder
 from study.protocol.summary import ObjectiveSummary, Tracking
-from study.reporting import significance
 from study.reporting.conclusions import accounts, answer, caveats, notes
 from study.reporting.page import write as write_report
 from study.reporting.results import Findings
+from study.stats import significance
 
 ROOT = Path(__file__).resolve().parents[2]
 _spec = importlib.util.spec_from_file_location("synthetic_study", Path(__file__).with_name("synthetic_study.py"))
