@@ -225,6 +225,9 @@ def test_the_page_stands_alone_and_is_complete(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.glob("*.png")} == {
         "parameter_curve.png", "matched_cost.png", "pareto.png", "loss_curves.png"
     }  # fmt: skip
+    assert {path.stem for path in tmp_path.iterdir() if path.suffix in (".csv", ".parquet")} == {
+        "trials", "curves", "per_query"
+    }  # fmt: skip
     assert not list(tmp_path.glob(".*"))
 
 
