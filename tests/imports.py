@@ -91,8 +91,10 @@ LIBRARIES = {
         "trainables/context.py",
     },
     "Optuna": {
-        "study/ledger/ledger.py",
+        "study/ledger/groups.py",
         "study/ledger/optuna_study.py",
+        "study/ledger/queue.py",
+        "study/ledger/rehearsal.py",
         "study/ledger/sampling.py",
         "study/ledger/space.py",
         "study/ledger/trials.py",

@@ -98,8 +98,8 @@ def test_values_of_groups_are_paths_like_others(tmp_path) -> None:
     assert begun.group.names == ("a", "b", "name")
     inputs.check(begun, explore(begun))
     assert f"{tmp_path}/then/models/b" in inputs.contents(begun, explore(begun))
-    with pytest.raises(ValueError, match="backbone '.*/models/c': nothing there"):
-        missing = inputs.located(of_groups("models/a", f"{tmp_path}/then/models/c"), tmp_path / "then")
+    missing = inputs.located(of_groups("models/a", f"{tmp_path}/then/models/c"), tmp_path / "then")
+    with pytest.raises(ValueError, match=r"backbone '.*/models/c': nothing there"):
         inputs.check(missing, explore(missing))
     (tmp_path / "then").rename(tmp_path / "now")
     now = inputs.located(of_groups("models/a", "models/b", "org/name"), tmp_path / "now")
