@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from study.protocol.summary import read
 from study.reporting.exported_model import check_free, write
 from study.reporting.formatting import at
 from study.reporting.results import Findings
@@ -49,9 +50,12 @@ def main(arguments: list[str] | None = None) -> int:
 
             onnx_export.check()
         check_free(options.folder)
-        findings = Findings(named(options))
+        storage = named(options)
+        summary = read(storage.summary)
+        trial = finished_trials(summary, "--trial", options.trial, several=False)[0]
+        group = next((group for group in summary.groups if group.name == trial.group), None)
+        findings = Findings(storage, summary if group is None else summary.alone(group))
         # Of a Pareto front the one that is best in the first objective.
-        trial = finished_trials(findings.summary, "--trial", options.trial, several=False)[0]
         if options.trial == "best" and findings.best is not None:
             trial = findings.best
         has_card = write(findings, trial, options.replicate, options.folder, onnx=options.onnx)

@@ -15,9 +15,10 @@ from study.profiles import STUDIES
 from study.protocol.folder import StudyFolder
 from study.protocol.states import TrialState
 from study.protocol.summary import TrialSummary, read
-from study.reporting.conclusions import accounts, answer
+from study.reporting.conclusions import answer
 from study.reporting.exported_model import local
-from study.reporting.formatting import at, best_trial, no_result
+from study.reporting.formatting import at, best_trial, cost, counts, no_result
+from study.reporting.groups import grouped, headline
 from study.reporting.results import Findings
 from trainables import card, overrides, trainers
 from trainables.places import absolute
@@ -49,12 +50,26 @@ class RecordedStudy:
         """The whole of `summary.json`: a `study.protocol.summary.StudySummary`."""
 
     def __repr__(self) -> str:
-        return f"{self.summary.study}: {self.answer}\n{accounts(self._findings)}"
+        spent = cost(self.summary.worker_seconds, self.summary.gpu_hours)
+        return f"{self.summary.study}: {self.answer}\n{counts(self.summary)}. {spent}."
 
     @property
     def answer(self) -> str:
         """What the study has found, in one or two sentences, as the report begins."""
+        if self.summary.groups:
+            return headline(self.summary.group or "", grouped(self._storage, self.summary))
         return answer(self._findings)
+
+    @cached_property
+    def groups(self) -> dict[str, RecordedStudy]:
+        """Name of each group -> the study as if it had this group only; {} for a study without groups.
+
+        `curves` and `per_query` of each have the figures of all trials.
+        """
+        found = {group.name: RecordedStudy(self.folder) for group in self.summary.groups}
+        for group in self.summary.groups:
+            found[group.name].summary = self.summary.alone(group)
+        return found
 
     @cached_property
     def trials(self) -> pd.DataFrame:
@@ -88,8 +103,11 @@ class RecordedStudy:
     def best(self) -> RecordedTrial:
         """The best finished trial, with several objectives the best one in the first of them.
 
-        Raises ValueError that says why there is none.
+        Raises ValueError that says why there is none; in a study with groups each of them has its own.
         """
+        if self.summary.groups:
+            names = ", ".join(group.name for group in self.summary.groups)
+            raise ValueError(f"{self.summary.study} has a best trial for each group: groups[NAME].best of {names}")
         found = best_trial(self.summary)
         if found is None:
             raise ValueError(f"{self.summary.study} has no best trial. {no_result(self.summary)}")
@@ -105,7 +123,7 @@ class RecordedStudy:
 
     @cached_property
     def _findings(self) -> Findings:
-        return Findings(self._storage)
+        return Findings(self._storage, self.summary)
 
 
 class RecordedTrial:

@@ -351,14 +351,14 @@ class Session:
         except (ValueError, OSError) as error:
             display.message(f"the report is not written: {told(error)}")
         summary = read(self.storage.summary)
-        for number in summary.best[:1]:
+        for name, number in _best(summary).items():
             checkpoint = summary.trials[number].checkpoint
             if checkpoint is None:
                 continue
             try:
                 place = self.storage.resolved(checkpoint)
                 best = fetched(place, self.storage.best(number), FETCH_WAIT_S)
-                found.append((self.storage.inside(best), "best"))
+                found.append((self.storage.inside(best), "/".join(filter(None, ("best", name)))))
             except OSError as error:
                 display.message(f"the best model is not copied to MLflow: {error}")
         return found
@@ -419,6 +419,12 @@ def _check_writable(storage: StudyFolder) -> None:
         ) from error
     if shutil.disk_usage(storage.path).free < 2**28:
         raise ValueError(f"--storage {storage}: less than 256 MiB are free there")
+
+
+def _best(summary: StudySummary) -> dict[str, int]:
+    """Name of each group, "" of a study without -> the number of its best trial, where it has one."""
+    best = {group.name: group.best for group in summary.groups} or {"": summary.best}
+    return {name: numbers[0] for name, numbers in best.items() if numbers}
 
 
 def _short(path: Path) -> str:

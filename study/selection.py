@@ -30,8 +30,8 @@ def named(options: argparse.Namespace) -> StudyFolder:
 def finished_trials(summary: StudySummary, option: str, asked: str, *, several: bool) -> list[TrialSummary]:
     """The finished trials that `option` names: `best`, or numbers, where `several` may be named with commas between.
 
-    `best` is one trial, or the Pareto front of several objectives. Raises ValueError for a trial that is not there or
-    not finished.
+    `best` is one trial, or the Pareto front of several objectives; of each group where a study has groups, so that it
+    names none where only one may be named. Raises ValueError for a trial that is not there or not finished.
     """
     trials = {trial.number: trial for trial in summary.trials}
     complete = [number for number, trial in trials.items() if trial.state == TrialState.COMPLETE]
@@ -40,6 +40,9 @@ def finished_trials(summary: StudySummary, option: str, asked: str, *, several: 
         numbers = list(summary.best)
         if not numbers:
             raise ValueError(f"{option} best: {summary.study} has no best trial yet; {finished}")
+        if summary.groups and not several:
+            best = ", ".join(f"{', '.join(map(str, group.best)) or 'none'} of {group.name}" for group in summary.groups)
+            raise ValueError(f"{option} best: each {summary.group} has its own; give a number: {best}")
     else:
         parts = [part.strip() for part in asked.split(",")] if several else [asked]
         if not all(part.isdecimal() for part in parts):

@@ -74,7 +74,7 @@ class Records:
         none."""
         params = flat((config or self.spec.config).model_dump(exclude={"cache"})) | {"seed": self.spec.seed}
         if config is None:
-            params |= row.params
+            params |= self.spec.groups[row.group or 0] | row.params
         self.journal.append(
             TrialBegun(
                 trial=row.number, name=self._run_name(row), replicates=self.spec.replicates, params=params,

@@ -61,7 +61,11 @@ class Trials:
 
     def config(self, row: TrialRecord) -> TrainerConfig:
         """The config that the trial trains with; ValueError where its parameters make none."""
-        return self._spec.config_with(row.params | {"cache": str(self._storage.cache)})
+        return self._spec.config_with(self.settings(row) | {"cache": str(self._storage.cache)})
+
+    def settings(self, row: TrialRecord) -> dict[str, Any]:
+        """What the trial changes in the config: what its group gives it, and its parameters."""
+        return self._spec.groups[row.group or 0] | row.params
 
     def store(self, row: TrialRecord) -> None:
         """Write the trial's row."""

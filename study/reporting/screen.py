@@ -19,6 +19,7 @@ from study.reporting.formatting import (
     at,
     baselines,
     best_trial,
+    best_trials,
     cost,
     counts,
     ended,
@@ -180,7 +181,11 @@ class _Lines:
 def final_text(summary: StudySummary, storage: StudyFolder | None = None) -> str:
     """The result in a few lines: the best trial, what it cost, where the report and the runs are."""
     compared = summary.design == "paired" or any(trial.control for trial in summary.trials)
-    if compared and storage is not None:
+    if summary.groups and storage is not None:
+        result = _group_table(summary, storage)
+    elif summary.groups:
+        result = "\n".join(f"{group.name}: {_result(summary.alone(group))}" for group in summary.groups)
+    elif compared and storage is not None:
         # The answer of a comparison is a difference with its test, not a best trial; both take seconds to import.
         from study.reporting.conclusions import answer
         from study.reporting.results import Findings
@@ -194,13 +199,22 @@ def final_text(summary: StudySummary, storage: StudyFolder | None = None) -> str
     if len(failed) > 5:
         lines.append(f"and {len(failed) - 5} more failed")
     if storage is not None:
-        best = best_trial(summary)
-        if best is not None and best.checkpoint:
-            lines.append(f"best model: {storage.resolved(best.checkpoint)}")
+        lines += [
+            f"best model{f' of {best.group}' if best.group else ''}: {storage.resolved(best.checkpoint)}"
+            for best in best_trials(summary)
+            if best.checkpoint
+        ]
         lines.append(f"report: {storage.report}")
     if summary.tracking.uri:
         lines.append(f"MLflow: {viewer(summary.tracking.uri)}")
     return "\n".join(lines)
+
+
+def _group_table(summary: StudySummary, storage: StudyFolder) -> str:
+    from study.reporting.groups import grouped, headline, overview
+
+    groups, key = grouped(storage, summary), summary.group or ""
+    return f"{headline(key, groups)}\n\n{overview(key, groups).text()}\n"
 
 
 def _result(summary: StudySummary) -> str:

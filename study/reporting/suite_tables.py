@@ -48,7 +48,10 @@ def write(
 ) -> Path:
     """Write a suite's figures and its page; returns the page's path."""
     values = tabled(results)
-    compared = compare(suite.metrics[0], results, reference(summary, trials))
+    compared = [
+        compare(suite.metrics[0], [one for one in results if one.trial in _numbers(own)], reference(summary, own))
+        for own in _groups(trials)
+    ]
     folder.path.mkdir(parents=True, exist_ok=True)
     content = {
         "suite": suite.name,
@@ -68,7 +71,7 @@ def write(
             }
             for trial in trials
         ],
-        "comparisons": [asdict(one) for one in compared],
+        "comparisons": [asdict(one) for group in compared for one in group],
     }
     write_whole(folder.figures(suite.name), json.dumps(content, indent=2))
     page = folder.page(suite.name)
@@ -90,10 +93,20 @@ def tabled(results: Sequence[Measured]) -> dict[int, dict[str, dict[str, float]]
     }
 
 
+def _groups(trials: Sequence[TrialSummary]) -> list[list[TrialSummary]]:
+    """The trials of each group: those of different ones are not compared."""
+    names = dict.fromkeys(trial.group for trial in trials)
+    return [[trial for trial in trials if trial.group == name] for name in names]
+
+
+def _numbers(trials: Sequence[TrialSummary]) -> list[int]:
+    return [trial.number for trial in trials]
+
+
 def reference(summary: StudySummary, trials: Sequence[TrialSummary]) -> int:
-    """Which of the evaluated trials the others are compared with: the study's best where it is among them, in a paired
-    design the first arm, else the first one that was asked for."""
-    numbers = [trial.number for trial in trials]
+    """Which of the evaluated trials, of one group, the others are compared with: the best where it is among them, in a
+    paired design the first arm, else the first one that was asked for."""
+    numbers = _numbers(trials)
     if summary.design == "paired":
         return min(numbers)
     return next((number for number in summary.best if number in numbers), numbers[0])
@@ -133,7 +146,7 @@ def _page(
     summary: StudySummary,
     trials: Sequence[TrialSummary],
     values: Mapping[int, Mapping[str, Mapping[str, float]]],
-    compared: Sequence[Compared],
+    compared: Sequence[Sequence[Compared]],
 ) -> str:
     metrics = DeclaredMetrics(declared(suite.metrics) | dict(summary.metrics))
     lines = [f"# {summary.study} on {suite.name}", ""]
@@ -146,8 +159,8 @@ def _page(
         if len(datasets) > 1:
             rows.append(["mean", *(metrics.show(metric, _means(values[trial.number])[metric]) for trial in trials)])
         lines += [*_table([metrics.label(metric), *heads], rows), ""]
-    if compared:
-        lines += _differences(metrics.label(suite.metrics[0]), datasets, compared)
+    for group in filter(None, compared):
+        lines += _differences(metrics.label(suite.metrics[0]), datasets, group)
     return "\n".join(lines)
 
 
