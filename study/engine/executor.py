@@ -34,7 +34,7 @@ from study.protocol.destinations import Destinations
 from study.protocol.folder import WorkFolder, trial_name
 from study.protocol.messages import ActorName, GangSetting, HandOut
 from study.spec import Study
-from study.terminal import children_without_hang_up
+from study.terminal import deaf_children
 from trainables.digests import text_digest
 
 log = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class Engine:
         self._temporary = tempfile.mkdtemp(prefix=prefix, dir=place)
         # Ray would rather connect to the cluster that it names, and so would the processes that it starts.
         os.environ.pop("RAY_ADDRESS", None)
-        with children_without_hang_up():
+        with deaf_children():
             # GPUs are counted by Ray, which heeds CUDA_VISIBLE_DEVICES.
             ray.init(
                 address="local",

@@ -480,7 +480,9 @@ class Ledger:
         return self._trials.best()
 
     def summary(self) -> StudySummary:
-        """The study as `summary.json` shows it."""
+        """The study as `summary.json` shows it; the time that it has run goes on record now and then."""
+        if not self._lease.lost and (elapsed := self._account.to_be_kept()) is not None:
+            self._optuna.set_user_attr("elapsed", elapsed)
         return self._summaries.of(
             self._trials,
             status=self.status,
@@ -503,7 +505,7 @@ class Ledger:
             elif row.launched is not None:
                 # What is known of its last moment is its newest record.
                 last = self.journal.last_time(row.number)
-                self._account.settle(row, row.launched if last is None else last / 1000)
+                self._account.settle_lost(row, row.launched if last is None else last / 1000)
                 self._trials.store(row)
 
     def _hopeless(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 import types
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -491,12 +492,35 @@ def test_gpu_hours_are_those_of_all_workers_of_the_gang(tmp_path) -> None:
     gang = Resources(workers=2, gpus_per_worker=4, gpu_hour_price=3)
     ledger = opened(tmp_path, toy(resources=gang))
     number = ledger.ask()
-    ledger._rows[number].launched -= 900
+    ledger._account._opened[number] -= 900
     ledger.begin(number)
     ledger.finish(number, 1, None, "OutOfMemoryError: no")
     summary = ledger.summary()
     assert summary.gpu_hours.used == summary.trials[number].gpu_hours == pytest.approx(2.0, abs=0.01)
     assert summary.gpu_hours.price == 3
+
+
+@pytest.mark.parametrize("hours", [2, -2])
+def test_a_clock_that_is_set_changes_no_duration(tmp_path, monkeypatch, hours) -> None:
+    """Two hours forward spent a budget at once; backward the study had run for less than no time."""
+    now = time.time
+    ledger = opened(tmp_path, toy(budget=Budget(trials=4, worker_hours=1, wall_clock_s=3600)))
+    number = ledger.ask()
+    ledger.begin(number)
+    monkeypatch.setattr(time, "time", lambda: now() + hours * 3600)
+    assert ledger.report(number, 1, 0, [record(1, **{"train.loss": 1.0})]) is None
+    ledger.finish(number, 1, outcome("complete", step=10, ndcg_at_10=0.5))
+    summary = ledger.summary()
+    assert 0 <= summary.wall_seconds < 600
+    assert 0 < summary.trials[number].worker_seconds < 600
+
+
+def test_the_time_of_a_launch_that_was_killed_counts(tmp_path) -> None:
+    ledger = opened(tmp_path)
+    ledger._account._started -= 1000
+    ledger.summary()
+    dies(ledger)
+    assert 1000 <= opened(tmp_path).summary().wall_seconds < 1600
 
 
 def test_three_failures_in_a_row_end_the_study(tmp_path) -> None:
