@@ -42,10 +42,13 @@ class Account:
         self._opened[row.number] = time.monotonic()
 
     def settle(self, row: TrialRecord) -> None:
-        """Note that the gang holds nothing any more."""
+        """Note in the record that the gang holds nothing any more; it holds on until `release`."""
         row.used += self._held(row)
         row.launched = None
-        self._opened.pop(row.number, None)
+
+    def release(self, number: int) -> None:
+        """The trial's settled record is stored."""
+        self._opened.pop(number, None)
 
     def settle_lost(self, row: TrialRecord, until: float) -> None:
         """Note that a gang of an earlier launch was lost; `until`, in seconds since the epoch, it is known to have been
