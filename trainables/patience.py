@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from trainables.errors import told
-from trainables.faults import Fault, fault_of
+from trainables.faults import fault_of
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def answer(ask: Callable[[], Any], first: Any = None, patience_s: float = PATIEN
         try:
             return ray.get(reference)
         except ray.exceptions.RayTaskError as error:
-            if fault_of(error) is not Fault.SHARED or time.monotonic() + pause > deadline:
+            if fault_of(error) is None or time.monotonic() + pause > deadline:
                 raise
             log.warning("asked again in %g s: %s", pause, told(error, 300))
         time.sleep(pause)

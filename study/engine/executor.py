@@ -37,7 +37,7 @@ from study.spec import Study
 from study.terminal import deaf_children
 from trainables.digests import text_digest
 from trainables.errors import told
-from trainables.faults import Fault, fault_of
+from trainables.faults import fault_of
 from trainables.patience import answer
 
 log = logging.getLogger(__name__)
@@ -259,7 +259,7 @@ class LedgerSearcher(Searcher):
         try:
             handed: HandOut | None = ray.get(self.ledger.hand_out.remote())
         except ray.exceptions.RayTaskError as error:
-            if fault_of(error) is not Fault.SHARED:
+            if fault_of(error) is None:
                 raise
             # The ledger's storage is away. Trials that run need it, too, and wait for it.
             log.warning("no trial is handed out just now: %s", told(error, 300))

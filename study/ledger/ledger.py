@@ -414,8 +414,8 @@ class Ledger:
         return self.finish(number, row.attempts, None, error)
 
     def give_back(self, number: int, ticket: int, reason: str, lacked_room: bool) -> TrialState:
-        """The trial's gang did not start: it is handed out again. For room it waits however long that takes; where there
-        is room, it may start in vain `faults.STARTS` times."""
+        """The trial's gang did not start: it is handed out again. For room it waits however long that takes; where
+        there is room, it may start in vain `faults.STARTS` times."""
         if number not in self._live or self._given_back(number, ticket):
             return self._rows[number].state
         if self._deposed():
