@@ -82,13 +82,14 @@ LIBRARIES = {
     "Ray": {
         "study/engine/executor.py",
         "study/engine/gang.py",
+        "study/engine/lost_gangs.py",
         "study/engine/trial.py",
         "study/private_names.py",
         "study/run.py",
         "study/submission/job_server.py",
         "study/submit.py",
         "study/suites/worker_pool.py",
-        "trainables/context.py",
+        "trainables/patience.py",
     },
     "Optuna": {
         "study/ledger/ledger.py",
