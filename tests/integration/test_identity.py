@@ -20,6 +20,7 @@ from study.ledger.lease import Deposed, Holder, Lease
 from study.ledger.ledger import Ledger
 from study.ledger.lock import Held
 from study.ledger.optuna_study import Refused, existing_study, open_study
+from study.ledger.trials import Trials
 from study.protocol.folder import StudyFolder
 from study.protocol.messages import Outcome
 from study.protocol.states import ReplicateState
@@ -164,6 +165,21 @@ def test_a_folder_whose_ledger_was_deleted_is_refused(folder, command, ids) -> N
         without_ids(folder / "x")
     done = command("one.py", "--storage", "x")
     assert_refused(done, name if ids else "trials of a study without id", "has no one")
+    assert command("one.py", "--storage", "x", "--fresh").launched
+    assert not (folder / "x" / "journal.jsonl").exists()
+
+
+def test_a_slurm_job_that_is_started_again_sets_nothing_aside(folder, command, monkeypatch) -> None:
+    finished("one", folder / "x")
+    journal = (folder / "x" / "journal.jsonl").read_bytes()
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    done = command("one.py", "--storage", "x", "--fresh", "--trials", "3")
+    assert (done.launched, done.err) == (
+        True,
+        "--fresh was for the first start of this Slurm job; started again, it carries on",
+    )
+    assert (folder / "x" / "journal.jsonl").read_bytes() == journal
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "0")
     assert command("one.py", "--storage", "x", "--fresh").launched
     assert not (folder / "x" / "journal.jsonl").exists()
 
@@ -373,7 +389,7 @@ def test_a_healthy_study_agrees_with_its_ledger_whatever_became_of_its_trials(fo
     ledger.finish(failed, 1, None, "out of memory")
     ledger.close([], 0)
     ledger = opened("one", folder / "x", retry_failed=True)
-    for place in ("study.ledger.ledger.suggest", "study.ledger.records.Records.trial"):
+    for place in ("study.ledger.queue.suggest", "study.ledger.records.Records.trial"):
         with monkeypatch.context() as killed:
             killed.setattr(place, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
@@ -382,7 +398,7 @@ def test_a_healthy_study_agrees_with_its_ledger_whatever_became_of_its_trials(fo
         ledger = opened("one", folder / "x", retry_failed=True)
     with monkeypatch.context() as patched:
         refuse = Ledger._refuse
-        patched.setattr(Ledger, "_config", lambda *_: (_ for _ in ()).throw(ValueError("not these")))
+        patched.setattr(Trials, "config", lambda *_: (_ for _ in ()).throw(ValueError("not these")))
         patched.setattr(Ledger, "_refuse", lambda self, row, reason: (refuse(self, row, reason), self.halt("stop")))
         assert ledger.ask() is None
     ledger.close([], 0)

@@ -21,9 +21,10 @@ import pytest
 from pydantic import model_validator
 
 from study.ledger.faults import NODE_FAULTS, STARTS, Faults
-from study.ledger.ledger import FUTILE, Ledger
+from study.ledger.ledger import Ledger
 from study.ledger.lock import Held
 from study.ledger.optuna_study import Refused, existing_study, outlook
+from study.ledger.queue import FUTILE
 from study.ledger.space import explore
 from study.protocol.destinations import Destinations
 from study.protocol.folder import StudyFolder
@@ -953,12 +954,12 @@ def test_what_all_trials_need_is_waited_for_and_then_the_study_is_interrupted(tm
 
 def test_waiting_for_room_is_no_failure_however_long(tmp_path) -> None:
     ledger = opened(tmp_path)
-    for _ in range(200):
+    for _ in range(40):
         handed = ledger.hand_out()
         assert handed.number == 0
         ledger.give_back(0, handed.ticket, "its gang could not start: the cluster has no room for it", True)
     assert ledger.summary().trials[0].state == "interrupted"
-    assert ledger.notices() == ["trial 0 waits: its gang could not start: the cluster has no room for it"] * 200
+    assert ledger.notices() == ["trial 0 waits: its gang could not start: the cluster has no room for it"] * 40
 
 
 def test_a_gang_that_never_starts_fails_its_trial(tmp_path) -> None:
