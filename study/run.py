@@ -52,6 +52,8 @@ SAME_SIGNAL_S = 0.3
 """A second signal counts from here on."""
 MLFLOW_WAIT_S = 60.0
 """How long the end of a study waits for the tracking store; what is left is sent by the next launch."""
+SCREEN_PACE = 20
+"""Times that a summary took are waited before the next one is asked for."""
 FETCH_WAIT_S = 60.0
 """How long the end of a study waits for an object store that has its best model."""
 
@@ -232,6 +234,7 @@ class Session:
         self.begun = False
         """Whether the ledger is open: from then on nothing is the request's fault."""
         self.failure: BaseException | None = None
+        self.next_look = -math.inf
 
     def run(self) -> int:
         out, err = keep_screen(self.storage.driver_log)
@@ -337,7 +340,11 @@ class Session:
             display.message("interrupted: trials stop at their next step; once more to stop at once")
         for notice in ray.get(actor.notices.remote()):
             display.message(notice)
-        display.update(ray.get(actor.summary.remote()))
+        began = time.monotonic()
+        if began >= self.next_look:
+            display.update(ray.get(actor.summary.remote()))
+            # A long study's summary takes a while to make: the screen takes a small share of the ledger's time.
+            self.next_look = began + SCREEN_PACE * (time.monotonic() - began)
 
     def _fit(self, engine: Any) -> None:
         try:

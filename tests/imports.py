@@ -89,6 +89,7 @@ LIBRARIES = {
         "study/submission/job_server.py",
         "study/submit.py",
         "study/suites/worker_pool.py",
+        "trainables/context.py",
         "trainables/patience.py",
     },
     "Optuna": {

@@ -50,6 +50,10 @@ class Context:
             self.on_records(records)
         return None
 
+    def ready(self) -> bool:
+        """Whether what was reported before has been answered, so that a report without `wait` will not wait either."""
+        return True
+
     def describe(self, facts: dict[str, Any]) -> None:
         """Put facts about the replicate on record before its first step. Called on rank 0 only.
 
@@ -79,6 +83,11 @@ class LedgerContext(Context):
         if wait:
             reason = reason or self._arrived()
         return reason or self.notice()
+
+    def ready(self) -> bool:
+        import ray
+
+        return self._outstanding is None or bool(ray.wait([self._outstanding[1]], timeout=0)[0])
 
     def _arrived(self) -> str | None:
         """The answer to what was sent last, when that is on record."""

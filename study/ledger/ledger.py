@@ -34,6 +34,7 @@ from study.ledger.records import Records
 from study.ledger.summaries import Summaries
 from study.ledger.trial_record import Replicate, TrialRecord
 from study.ledger.trials import Trials
+from study.ledger.view import View
 from study.protocol.destinations import Destinations
 from study.protocol.messages import Assignment, HandOut, Outcome, Standing, Trouble
 from study.protocol.states import ReplicateState, StudyStatus, TrialState
@@ -42,7 +43,6 @@ from study.spec import Study
 from study.tracking.tracker import Snapshot, Tracker
 from study.uris import redacted
 from trainables.context import Record
-from trainables.errors import told
 from trainables.files import remove_asides, write_whole
 
 log = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class Ledger:
         self._last_failure = ""
         self._faults = Faults()
         self._notices: list[str] = []
-        self._view_fails = False
+        self._view = View(storage.summary, self._notices.append)
         self._tickets: dict[int, int] = {}
         self._baselines: dict[str, dict[str, float]] = self._optuna.user_attrs.get("baselines", {})
         self._facts: dict[str, str] = self._optuna.user_attrs.get("facts", {})
@@ -238,6 +238,8 @@ class Ledger:
                 # It would end with its last steps on no record; the next head has it repeat them.
                 raise Deposed(self._lease.lost)
             return self._halt
+        if (elapsed := self._account.to_be_kept()) is not None:
+            self._optuna.set_user_attr("elapsed", elapsed)
         mark = self.journal.high_water(number, replicate)
         fresh = [record for record in records if record["step"] > mark]
         for record in fresh:
@@ -447,7 +449,8 @@ class Ledger:
 
     def notices(self) -> list[str]:
         """Sentences for the screen that have not been handed over yet."""
-        said, self._notices = self._notices, []
+        said = self._notices.copy()
+        self._notices.clear()
         return said
 
     def halt(self, reason: str) -> None:
@@ -529,9 +532,10 @@ class Ledger:
         return [number for group in self._trials.groups for number in self._trials.best(group)]
 
     def summary(self) -> StudySummary:
-        """The study as `summary.json` shows it; the time that it has run goes on record now and then."""
-        if not self._lease.lost and (elapsed := self._account.to_be_kept()) is not None:
-            self._optuna.set_user_attr("elapsed", elapsed)
+        """The study as `summary.json` shows it."""
+        return self._write_summary() if self._view.stale and self._view.due else self._summary()
+
+    def _summary(self) -> StudySummary:
         return self._summaries.of(
             self._trials,
             status=self.status,
@@ -564,7 +568,10 @@ class Ledger:
         return f"the last {self._failed} trials failed, one after the other, at last {self._last_failure}"
 
     def _changed(self) -> None:
-        self._write_summary()
+        """Something happened that `summary.json` shows and the tracker sends."""
+        self._view.stale = True
+        if self._view.due:
+            self._write_summary()
         self._wake()
 
     def _wake(self) -> None:
@@ -572,16 +579,7 @@ class Ledger:
             self._tracker.wake()
 
     def _write_summary(self) -> StudySummary:
-        """Show how the study stands; a view that cannot be written stops nothing, and is said once."""
-        summary = self.summary()
-        try:
-            write_whole(self.storage.summary, summary.text())
-            self._view_fails = False
-        except OSError as error:
-            if not self._view_fails:
-                self._notices.append(f"summary.json is not written just now: {told(error)}")
-            self._view_fails = True
-        return summary
+        return self._view.write(self._summary)
 
 
 def _mean(values: list[dict[str, float]]) -> dict[str, float]:

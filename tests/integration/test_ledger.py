@@ -522,8 +522,10 @@ def test_a_clock_that_is_set_changes_no_duration(tmp_path, monkeypatch, hours) -
 
 def test_the_time_of_a_launch_that_was_killed_counts(tmp_path) -> None:
     ledger = opened(tmp_path)
+    number = ledger.ask()
+    ledger.begin(number)
     ledger._account._started -= 1000
-    ledger.summary()
+    ledger.report(number, 1, 0, [record(1, **{"train.loss": 1.0})])
     dies(ledger)
     assert 1000 <= opened(tmp_path).summary().wall_seconds < 1600
 
@@ -1044,7 +1046,7 @@ def test_a_view_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch) -> N
     def full(path: Path, text: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    monkeypatch.setattr("study.ledger.ledger.write_whole", full)
+    monkeypatch.setattr("study.ledger.view.write_whole", full)
     assert run_trial(ledger) == 0
     assert [n.partition(" just now")[0] for n in ledger.notices()] == ["summary.json is not written"]
 
