@@ -269,7 +269,8 @@ def tables_page() -> str:
     lines = [
         "# Tables", "", MADE, "",
         "`trials.csv`, `curves.csv` and `per_query.parquet` lie beside the report of a study: `python -m study.report` "
-        "and the end of a study write them.", "",
+        "and the end of a study write them. [`study.open`](python.md#studyopen) gives the same tables as pandas "
+        "DataFrames; the dtypes are those of the DataFrames.", "",
     ]  # fmt: skip
     rows = {
         "trials": "One row per trial.",

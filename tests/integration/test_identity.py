@@ -373,7 +373,7 @@ def test_a_healthy_study_agrees_with_its_ledger_whatever_became_of_its_trials(fo
     ledger.finish(failed, 1, None, "out of memory")
     ledger.close([], 0)
     ledger = opened("one", folder / "x", retry_failed=True)
-    for place in ("study.ledger.ledger.suggest", "study.ledger.records.Records.trial"):
+    for place in ("study.ledger.queue.suggest", "study.ledger.records.Records.trial"):
         with monkeypatch.context() as killed:
             killed.setattr(place, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
