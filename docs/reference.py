@@ -40,7 +40,7 @@ def commands() -> dict[str, Callable[[], argparse.ArgumentParser]]:
     """Module -> its `parser`, of every command line of the project."""
     found: dict[str, Callable[[], argparse.ArgumentParser]] = {}
     for path in sorted((ROOT / "study").glob("*.py")):
-        if re.search(r"^def parser\(\)", path.read_text(), re.MULTILINE):
+        if re.search(r"^def parser\(\).*^def main\(", path.read_text(), re.MULTILINE | re.DOTALL):
             found[f"study.{path.stem}"] = importlib.import_module(f"study.{path.stem}").parser
     from trainables import cli
 

@@ -76,7 +76,7 @@ MAY_IMPORT = {
 }
 """Room of study/ -> the rooms that it may import beside its own; `ground` and `request` are files, not folders."""
 GROUND = ("databases", "home", "private_names", "spec", "terminal", "uris", "values")
-REQUEST = ("profiles", "request")
+REQUEST = ("profiles", "request", "selection")
 
 LIBRARIES = {
     "Ray": {

@@ -33,13 +33,13 @@ from study.ledger.summaries import Summaries
 from study.ledger.trial_record import Replicate, TrialRecord
 from study.ledger.trials import Trials
 from study.protocol.destinations import Destinations
-from study.protocol.journal import Record
 from study.protocol.messages import Assignment, HandOut, Outcome
 from study.protocol.states import ReplicateState, StudyStatus, TrialState
 from study.protocol.summary import StudySummary, Tracking
 from study.spec import Study
 from study.tracking.tracker import Snapshot, Tracker
 from study.uris import redacted
+from trainables.context import Record
 from trainables.files import remove_asides, write_whole
 
 log = logging.getLogger(__name__)

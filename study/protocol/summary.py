@@ -29,7 +29,7 @@ def _finite(value: float | None) -> float | None:
 
 Number = Annotated[float | None, AfterValidator(_finite)]
 """JSON has no NaN: what is not finite is null."""
-Values = Mapping[str, Number]
+MetricValues = Mapping[str, Number]
 
 
 class _Part(BaseModel):
@@ -106,7 +106,7 @@ class ReplicateSummary(_Part):
 
     seed: int
     """The seed of this replicate."""
-    values: Values
+    values: MetricValues
     """Metric -> value, named as those of the trial."""
 
 
@@ -124,7 +124,7 @@ class TrialSummary(_Part):
     params: Mapping[str, Any]
     """Parameters that its group gave it and the space suggested, or those of a control: dotted key of the config ->
     value."""
-    values: Values = {}
+    values: MetricValues = {}
     """Metric -> mean over replicates; `test.`, `untrained.` and `untrained.test.` stand before a name."""
     replicates: tuple[ReplicateSummary, ...] = ()
     """The replicates that have ended, in the order of their seeds."""
@@ -149,7 +149,7 @@ class TrialSummary(_Part):
     """The failed trial that this one runs again, or null."""
     control: bool = False
     """Whether the trial is a control: an arm to compare with, outside the search."""
-    latest: Values = {}
+    latest: MetricValues = {}
     """Newest training loss and validation metrics."""
 
 
@@ -204,7 +204,7 @@ class StudySummary(_Part):
     """Seconds that the study has run, over all launches."""
     metrics: Mapping[str, Metric] = {}
     """What the recipe says of every metric that it reports: name without a split -> what readers are told."""
-    baselines: Mapping[str, Values] = {}
+    baselines: Mapping[str, MetricValues] = {}
     """Method, such as `bm25` -> metric -> value."""
     dataset: Mapping[str, str] = {}
     """Names, sizes and identities (sha256) of the inputs."""
