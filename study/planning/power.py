@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 POWER = 0.8
 DRAWS = 4_000
-FLIPS = 10
+FLIPS = 12
 """Up to so many seeds all flips of signs are looked at; beyond, as many as these have."""
 
 
@@ -90,11 +90,11 @@ def outlook(study: Study) -> list[str]:
             "not known, for want of what a difference varies by between test items and between seeds, and of the "
             "number of items: --power measured=FOLDER takes them from an earlier study"
         )
+        lines += _reported(study.power, None)
     else:
-        seeds = "nobody knows what" if known.between_seeds is None else f"{known.between_seeds:.2g}"
+        seeds = "not known" if known.between_seeds is None else f"{known.between_seeds:.2g}"
         lines.append(
-            f"a difference varies by {known.between_items:.2g} between items and by {seeds} between seeds: "
-            f"{known.origin}"
+            f"a difference varies by {known.between_items:.2g} between items, {seeds} between seeds: {known.origin}"
         )
     return [("power       " if place == 0 else " " * 12) + line for place, line in enumerate(lines)]
 
@@ -154,16 +154,18 @@ def _paired(study: Study, known: Deviations | None) -> list[str]:
     return lines
 
 
-def _reported(power: Power, smallest: float) -> list[str]:
-    """What the literature reports, beside what the study can show."""
+def _reported(power: Power, smallest: float | None) -> list[str]:
+    """What the literature reports, beside what the study can show where that is known."""
     if power.reported is None:
         return []
     source = f" ({power.source})" if power.source else ""
-    verdict = (
-        "larger than that" if power.reported >= smallest
-        else "SMALLER than that: the study is not likely to show it; more seeds or test items are needed"
-    )  # fmt: skip
-    return [f"reported is {power.reported:g}{source}, {verdict}"]
+    if smallest is None:
+        verdict = ""
+    elif power.reported >= smallest:
+        verdict = ", no less than that"
+    else:
+        verdict = ", LESS than that: the study is not likely to show it; more seeds or test items are needed"
+    return [f"reported is {power.reported:g}{source}{verdict}"]
 
 
 def by_student(known: Deviations, seeds: int, level: float) -> float:
@@ -207,7 +209,8 @@ def by_flips(known: Deviations, seeds: int, level: float) -> float:
     draw = np.random.default_rng(0)
     shared = known.between_items / math.sqrt(known.items)
     own = math.hypot(known.between_seeds or 0.0, known.between_both / math.sqrt(known.items))
-    gaps = shared * draw.standard_normal((DRAWS, 1)) + own * draw.standard_normal((DRAWS, seeds))
+    draws = DRAWS // 2
+    gaps = shared * draw.standard_normal((draws, 1)) + own * draw.standard_normal((draws, seeds))
     signs = _flips(seeds, draw)
     sums, weights = gaps @ signs.T, signs.sum(1)
 

@@ -63,7 +63,7 @@ def test_holm_counts_what_the_report_compares(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reported", "said"), [(0.278, "reported is 0.278 (them), larger than that"), (0.01, "SMALLER than that")]
+    ("reported", "said"), [(0.278, "reported is 0.278 (them), no less than that"), (0.01, "LESS than that")]
 )
 def test_what_the_literature_reports_stands_beside_it(reported, said) -> None:
     study = study_of("splade_k_search", items=300, item_deviation=0.25, reported=reported, source="them")
@@ -87,7 +87,8 @@ def test_five_seeds_cannot_show_anything_and_ten_can() -> None:
 
 
 def test_nothing_known_is_said_and_how_to_know_it() -> None:
-    (line,) = power.outlook(study_of("splade_k_search"))
+    line, reported = power.outlook(study_of("splade_k_search", reported=0.1, source="them"))
+    assert reported.strip() == "reported is 0.1 (them)"
     assert line.startswith("power       not known, for want of what a difference varies by")
     assert "--power measured=FOLDER" in line
 
