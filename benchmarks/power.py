@@ -58,12 +58,13 @@ class Cell:
     def _p_values(self, runs: int) -> Iterator[float]:
         draw, known, difference = np.random.default_rng([self.seeds, self.comparisons]), self.known, self.difference
         for _ in range(runs):
-            table = (
-                difference
-                + (known.between_seeds or 0.0) * draw.standard_normal((self.seeds, 1))
-                + known.between_items * draw.standard_normal((1, known.items))
-                + known.between_both * draw.standard_normal((self.seeds, known.items))
-            )
+            of_items = known.between_items * draw.standard_normal((1, known.items))
+            if self.test == "flips":
+                # It is about the items at hand, whose mean is the difference.
+                of_items -= of_items.mean()
+            of_seeds = (known.between_seeds or 0.0) * draw.standard_normal((self.seeds, 1))
+            of_both = known.between_both * draw.standard_normal((self.seeds, known.items))
+            table = difference + of_seeds + of_items + of_both
             yield crossed(table).p if self.test == "student" else flip_p(table.mean(1))
 
 

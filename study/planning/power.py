@@ -15,7 +15,8 @@ Over seeds and items the test is Student's t with an estimate of V and its degre
 
 where F is the normal distribution, and v and f are drawn from the distribution that they have for normal values: that
 of `Components` whose parts are chi-square variables around what they estimate. Over arms paired by seed the test flips
-the signs of n differences (`stats.resampling`); its power is counted over drawn differences.
+the signs of n differences (`stats.resampling`) that vary by sqrt(s^2 + e^2 / N); its power is counted over drawn ones.
+It is about the test items at hand, so that what the interval over seeds and items shows stands beside it.
 
 With one seed the report's test is over items alone, and s is in D but not in v. Beyond that luck the study shows
 
@@ -145,11 +146,12 @@ def _paired(study: Study, known: Deviations | None) -> list[str]:
                 f"{smallest_p(seeds):.4g}, and less than {level:.2g} is needed; that takes {enough} seeds"
             )
         elif known is not None and known.between_seeds is not None:
-            smallest = by_flips(known, seeds, level)
+            smallest, for_others = by_flips(known, seeds, level), by_student(known, seeds, level)
             lines += [
-                f"{POWER:.0%} for a difference of {smallest:.2g} in {what} (flips of signs over {seeds} seeds, "
-                f"p < {level:.2g})",
-                *_reported(study.power, smallest),
+                f"{POWER:.0%} for a difference of {smallest:.2g} in {what} on these {known.items:,} items (flips of "
+                f"signs over {seeds} seeds, p < {level:.2g}), of {for_others:.2g} for other items too (Student's t "
+                "over both)",
+                *_reported(study.power, for_others),
             ]
     return lines
 
@@ -197,28 +199,25 @@ def false_alarms(known: Deviations) -> float:
 
 
 def by_flips(known: Deviations, seeds: int, level: float) -> float:
-    """The smallest mean difference that flips of the signs of paired seeds' differences show at `level`.
-
-    All seeds share the test items, whose luck moves the differences together. ValueError where no difference gives so
-    small a p.
+    """The smallest mean difference on the test items at hand that flips of the signs of paired seeds' differences show
+    at `level`. ValueError where no difference gives so small a p.
     """
     import numpy as np
 
     if smallest_p(seeds) >= level:
         raise ValueError(f"{seeds} seeds give no p below {smallest_p(seeds):g}, not to speak of {level:g}")
+    spread = math.hypot(known.between_seeds or 0.0, known.between_both / math.sqrt(known.items))
+    if spread == 0:
+        return 0.0
     draw = np.random.default_rng(0)
-    shared = known.between_items / math.sqrt(known.items)
-    own = math.hypot(known.between_seeds or 0.0, known.between_both / math.sqrt(known.items))
-    draws = DRAWS // 2
-    gaps = shared * draw.standard_normal((draws, 1)) + own * draw.standard_normal((draws, seeds))
     signs = _flips(seeds, draw)
-    sums, weights = gaps @ signs.T, signs.sum(1)
+    sums, weights = spread * draw.standard_normal((DRAWS // 2, seeds)) @ signs.T, signs.sum(1)
 
     def power(difference: float) -> float:
         reached = np.abs(sums + difference * weights)
         return float(((reached >= reached[:, :1] * (1 - 1e-9)).mean(1) < level).mean())
 
-    return _smallest(power, math.hypot(shared, own / math.sqrt(seeds)))
+    return _smallest(power, spread / math.sqrt(seeds))
 
 
 def _flips(seeds: int, draw: np.random.Generator) -> np.ndarray:

@@ -80,8 +80,12 @@ def test_five_seeds_cannot_show_anything_and_ten_can() -> None:
     assert "flips of signs over 5 seeds give no p below 0.0625, and less than 0.05 is needed; that takes 6" in few[0]
     assert "less than 0.01 is needed; that takes 8 seeds" in few[1]
     ten = power.outlook(study_of("angle_split_search", items=1_400, item_deviation=0.2, seed_deviation=0.002))
-    assert ten[0].startswith("power       80% for a difference of 0.0")
-    assert "flips of signs over 10 seeds, p < 0.05" in ten[0]
+    known = Deviations(1_400, 0.2, between_seeds=0.002)
+    here, elsewhere = power.by_flips(known, 10, 0.05), power.by_student(known, 10, 0.05)
+    assert 0.0015 < here < 0.0025 < 0.01 < elsewhere
+    assert ten[0].startswith(f"power       80% for a difference of {here:.2g} in spearman on average over 5 sizes")
+    assert f"flips of signs over 10 seeds, p < 0.05), of {elsewhere:.2g} for other items too" in ten[0]
+    assert power.by_flips(Deviations(10, 0.1, between_seeds=0.0), 10, 0.05) == 0
     with pytest.raises(ValueError, match=r"3 seeds give no p below 0\.25"):
         power.by_flips(Deviations(10, 0.1, between_seeds=0.1), 3, 0.05)
 
