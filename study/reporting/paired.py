@@ -97,12 +97,8 @@ class Contrast:
 
     @property
     def smallest_p(self) -> float:
-        """The smallest two-sided p that an exact test on so many seeds can give.
-
-        >>> 2.0 ** (1 - 5)
-        0.0625
-        """
-        return 2.0 ** (1 - len(self.seeds))
+        """The smallest two-sided p that an exact test on so many seeds can give."""
+        return resampling.smallest_p(len(self.seeds))
 
 
 def contrasts(findings: Compared) -> list[Contrast]:
