@@ -1,0 +1,52 @@
+"""Altair's charts as pages and papers have them: a specification for a browser, a picture for paper, the program."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from study.reporting.charts import POINTER
+from trainables.files import write_whole
+
+
+def specification(chart: alt.LayerChart) -> dict[str, Any]:
+    """The chart for a browser: as wide as the element that it is put into."""
+    return chart.to_dict() | {"width": "container"}
+
+
+def svg(chart: alt.LayerChart) -> str:
+    """The chart as a picture that stays as it is: light, and as wide as a page of paper."""
+    drawn = chart.to_dict()
+    return vl_convert.vegalite_to_svg(drawn | {"layer": [one for one in drawn["layer"] if one.get("name") != POINTER]})
+
+
+def png(picture: str) -> bytes:
+    """A picture of `svg` in pixels, two for each of its own."""
+    return vl_convert.svg_to_png(picture, scale=2)
+
+
+def program() -> str:
+    """The JavaScript that draws specifications in a browser: vega, vega-lite and vega-embed in one, without a network.
+
+    It takes two seconds to put together, and is kept among the caches of the user.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    kept = Path(home) / "retrieval-study" / f"vega-{vl_convert.__version__}.js"
+    if kept.exists():
+        return kept.read_text(encoding="utf-8")
+    text = vl_convert.javascript_bundle()
+    # A home that cannot be written only costs the time again.
+    if os.access(next(folder for folder in kept.parents if folder.exists()), os.W_OK):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(kept, text)
+    return text
+
+
+def as_json(value: Any) -> str:
+    """JSON that can stand inside of an HTML element `script`."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
