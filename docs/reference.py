@@ -1,7 +1,8 @@
 """Pages of the reference that are made from the code: `python docs/reference.py` writes them anew.
 
 Settings come from the trainers' `Config` classes and from `study.spec`, commands from the parsers of the command
-lines, metrics from what each trainer says that it reports. `make docs` fails where a page is not what this makes.
+lines, metrics from what each trainer says that it reports, columns of tables from `study.reporting.frames`. `make docs`
+fails where a page is not what this makes.
 """
 
 from __future__ import annotations
@@ -50,7 +51,12 @@ def commands() -> dict[str, Callable[[], argparse.ArgumentParser]]:
 
 def pages() -> dict[str, str]:
     """Name of each page that is made here -> its content."""
-    return {"settings.md": settings_page(), "commands.md": commands_page(), "metrics.md": metrics_page()}
+    return {
+        "settings.md": settings_page(),
+        "commands.md": commands_page(),
+        "metrics.md": metrics_page(),
+        "tables.md": tables_page(),
+    }
 
 
 # --- settings ----------------------------------------------------------------------------------
@@ -251,6 +257,29 @@ def metrics_page() -> str:
             for key, metric in module.metrics(module.Config()).items()
         ]
         lines += [f"## {name}", "", *_table(("name", "shown as", "better is", "what"), rows)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+# --- tables ------------------------------------------------------------------------------------
+
+
+def tables_page() -> str:
+    from study.reporting import frames
+
+    lines = [
+        "# Tables", "", MADE, "",
+        "`trials.csv`, `curves.csv` and `per_query.parquet` lie beside the report of a study: `python -m study.report` "
+        "and the end of a study write them.", "",
+    ]  # fmt: skip
+    rows = {
+        "trials": "One row per trial.",
+        "replicates": "One row per replicate that has ended, a DataFrame only.",
+        "curves": "One row per replicate, step and metric, of trials that are running, too.",
+        "per_query": "One row per finished replicate, split, metric and query or pair.",
+    }
+    for name, columns in frames.TABLES.items():
+        cells = [(f"`{column.name}`", column.dtype, column.meaning) for column in columns]
+        lines += [f"## {name}", "", rows[name], "", *_table(("column", "dtype", "meaning"), cells)]
     return "\n".join(lines).rstrip() + "\n"
 
 

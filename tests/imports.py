@@ -63,15 +63,16 @@ COMMANDS = ("run", "submit", "evaluate", "report", "export")
 """The command lines: they import all rooms, and nobody imports them."""
 MAY_IMPORT = {
     "ground": (),
+    "stats": (),
     "protocol": ("ground",),
     "tracking": ("ground", "protocol"),
     "ledger": ("ground", "protocol", "tracking"),
     "engine": ("ground", "protocol", "ledger"),
     "request": ("ground", "protocol", "ledger"),
-    "planning": ("ground", "protocol", "tracking", "ledger"),
+    "planning": ("ground", "stats", "protocol", "tracking", "ledger"),
     "submission": ("ground", "protocol", "planning", "request"),
     "suites": ("ground", "protocol", "engine"),
-    "reporting": ("ground", "protocol"),
+    "reporting": ("ground", "stats", "protocol"),
 }
 """Room of study/ -> the rooms that it may import beside its own; `ground` and `request` are files, not folders."""
 GROUND = ("databases", "home", "private_names", "spec", "terminal", "uris", "values")

@@ -7,6 +7,7 @@
     summary.json                          the study as it stands
     tracking.json                         how far the journal has been replayed into the tracking store
     report.html, FIGURE.png               the answer
+    trials.csv, curves.csv, per_query.parquet  its figures as tables
     logs/driver.log, check.log            the launch, and its check of the inputs
     logs/trial-NNNN.log, ray-LAUNCH/      the workers of a trial; what Ray has logged
     cache/                                prepared texts
@@ -213,6 +214,21 @@ class StudyFolder(WorkFolder):
     def figures(self) -> list[Path]:
         """The figures that are there, by name."""
         return sorted(self.path.glob("*.png"))
+
+    @property
+    def trials_table(self) -> Path:
+        """The file with a row for each trial."""
+        return self.path / "trials.csv"
+
+    @property
+    def curves_table(self) -> Path:
+        """The file with a row for each step and metric of a replicate."""
+        return self.path / "curves.csv"
+
+    @property
+    def per_query_table(self) -> Path:
+        """The file with a row for each query or pair, split and metric of a replicate."""
+        return self.path / "per_query.parquet"
 
     @property
     def check_log(self) -> Path:

@@ -19,7 +19,7 @@ from study.reporting.formatting import (
 )
 from study.reporting.paired import sentence
 from study.reporting.results import Findings
-from study.reporting.significance import LEVEL, Mean
+from study.stats.significance import LEVEL, Mean
 
 
 def answer(findings: Findings) -> str:

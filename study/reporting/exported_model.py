@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from study.protocol import per_item
 from study.protocol.folder import StudyFolder, stored_model, stored_replicate, trial_of
 from study.protocol.summary import TrialSummary
 from study.reporting.model_card import intervals, sections
-from study.reporting.results import Findings, per_item
+from study.reporting.results import Findings
 from trainables import card, overrides, trainers
 from trainables.checkpoints import RESULT
 from trainables.object_store import ObjectStore
@@ -79,9 +80,9 @@ class _Source:
         """Split -> metric -> query or pair id -> value; {} where the result is no more there."""
         if "://" not in self.place:
             path = Path(self.place) / RESULT
-            return per_item(path.read_bytes(), path) if path.exists() else {}
+            return per_item.parse(path.read_bytes(), path) if path.exists() else {}
         content = ObjectStore(self.place, STORE_WAIT_S).read(RESULT)
-        return {} if content is None else per_item(content, f"{self.place} {RESULT}")
+        return {} if content is None else per_item.parse(content, f"{self.place} {RESULT}")
 
 
 def _source(storage: StudyFolder, trial: TrialSummary, replicate: int) -> _Source:

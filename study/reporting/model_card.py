@@ -9,9 +9,9 @@ from study.protocol.states import TrialState
 from study.protocol.summary import TrialSummary
 from study.reporting.conclusions import answer, caveats
 from study.reporting.formatting import at
-from study.reporting.pseudo_values import Items, contributions
 from study.reporting.results import Findings
-from study.reporting.significance import mean
+from study.stats.pseudo_values import Items, contributions
+from study.stats.significance import mean
 from trainables.card import Interval, Section
 from trainables.report import Correlation, Metric
 

@@ -1,4 +1,4 @@
-"""The page that answers a study: `report.html`, with its figures inside, and the figures as PNGs beside it."""
+"""The page that answers a study: `report.html`, with its figures inside; beside it the figures as PNGs, and tables."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from study.protocol.folder import StudyFolder
 from study.protocol.states import TrialState
 from study.protocol.summary import StudySummary, TrialSummary
+from study.reporting import frames
 from study.reporting.conclusions import accounts, answer, caveats, notes, over
 from study.reporting.formatting import (
     at,
@@ -35,7 +36,7 @@ PAIRED_FIGURES = ("means", "differences")
 
 
 def write(storage: StudyFolder) -> Path:
-    """Write `report.html` and its PNGs into the storage folder of a study; returns the page's path.
+    """Write `report.html`, its PNGs and the tables of `frames` into a study's folder; returns the page's path.
 
     Raises a ValueError that names the file where the folder holds no summary.
     """
@@ -59,6 +60,7 @@ def write(storage: StudyFolder) -> Path:
         at=at, difference=difference, p_value=p_value, show=show, sentence=sentence, over=over,
         signed=signed, spread=spread,
     )  # fmt: skip
+    frames.write(storage, findings.summary)
     write_whole(storage.report, page)
     return storage.report
 

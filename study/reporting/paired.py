@@ -16,10 +16,10 @@ import numpy as np
 
 from study.protocol.states import TrialState
 from study.protocol.summary import StudySummary, TrialSummary
-from study.reporting import pseudo_values, resampling
 from study.reporting.formatting import at, enumerate_words, p_value
 from study.reporting.metrics import DeclaredMetrics
-from study.reporting.significance import LEVEL, Mean, crossed, holm, mean
+from study.stats import pseudo_values, resampling
+from study.stats.significance import LEVEL, Mean, crossed, holm, mean
 from trainables.report import Correlation
 
 

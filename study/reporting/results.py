@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
-from pydantic import TypeAdapter
-
-from study.protocol import journal
+from study.protocol import journal, per_item
 from study.protocol.folder import StudyFolder
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import TrialSummary, read
 from study.reporting.formatting import at, best_trial, number, objective, reported
 from study.reporting.metrics import DeclaredMetrics
 from study.reporting.paired import contrasts
-from study.reporting.significance import LEVEL, Mean, holm, over_items
-from trainables.errors import told
-
-PER_ITEM = TypeAdapter(dict[str, dict[str, dict[str, float]]])
+from study.stats.significance import LEVEL, Mean, holm, over_items
 
 Kind = Literal["trial", "control", "untrained"]
 
@@ -85,9 +78,11 @@ class Findings:
         self.complete = [trial for trial in measured if trial.state == TrialState.COMPLETE]
         self.signals = self.summary.signals
         self.curves = _curves(storage, self.metric, self.signals)
-        self.items = {t.number: _items(storage, t.number, "test", self.metric) for t in self.trials}
+        self.items = {t.number: per_item.of_trial(storage, t.number, "test", self.metric) for t in self.trials}
         """Trial -> query -> value, for each replicate that has a result."""
-        self.untrained_items = {t.number: _items(storage, t.number, "untrained.test", self.metric) for t in self.trials}
+        self.untrained_items = {
+            t.number: per_item.of_trial(storage, t.number, "untrained.test", self.metric) for t in self.trials
+        }
         self.interval = self._interval(self.best.number) if self.best else None
         self.comparisons = self._comparisons()
         self._replicate_items: dict[tuple[int, int], dict[str, dict[str, dict[str, float]]]] = {}
@@ -131,8 +126,7 @@ class Findings:
         """Split -> metric -> query or pair id -> value of one finished replicate."""
         key = trial, replicate
         if key not in self._replicate_items:
-            path = self.storage.replicate(trial, replicate).result
-            self._replicate_items[key] = _per_item(path) if path.exists() else {}
+            self._replicate_items[key] = per_item.read(self.storage.replicate(trial, replicate))
         return self._replicate_items[key]
 
     def paid(self, trial: TrialSummary) -> list[tuple[float, float, int]]:
@@ -220,35 +214,6 @@ def _curves(storage: StudyFolder, metric: str, signals: Iterable[str]) -> dict[i
             if metric in metrics:
                 curve.evaluations.append((record["step"], metrics))
     return curves
-
-
-def _items(storage: StudyFolder, trial: int, split: str, metric: str) -> list[dict[str, float]]:
-    """Query -> value, for each replicate that has a result."""
-    found: list[dict[str, float]] = []
-    for replicate in storage.trial(trial).replicates():
-        items = _per_item(replicate.result).get(split, {}).get(metric) if replicate.result.exists() else None
-        if items:
-            found.append(items)
-    return found
-
-
-def _per_item(path: Path) -> dict[str, dict[str, dict[str, float]]]:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"the result of a replicate cannot be read: {told(error)}") from error
-    return per_item(content, path)
-
-
-def per_item(content: bytes, place: object) -> dict[str, dict[str, dict[str, float]]]:
-    """Split -> metric -> query or pair id -> value of a `result.json`; ValueError where it is not one."""
-    try:
-        return PER_ITEM.validate_python(json.loads(content).get("per_item") or {})
-    except (ValueError, AttributeError):
-        raise ValueError(
-            f"{place} is not the result of a replicate: it is damaged; put a copy of it back, or remove it to have a "
-            "report without its values per query or pair"
-        ) from None
 
 
 def _round_levels(values: list[float], most: int = 7) -> list[float]:

@@ -16,7 +16,7 @@ from study.protocol.measured import Measured
 from study.protocol.summary import StudySummary, TrialSummary
 from study.reporting.formatting import at, difference, p_value
 from study.reporting.metrics import DeclaredMetrics
-from study.reporting.significance import LEVEL, Mean, holm, over_items
+from study.stats.significance import LEVEL, Mean, holm, over_items
 from trainables.evaluation.metrics import declared
 from trainables.evaluation.suites import Suite
 from trainables.files import write_whole

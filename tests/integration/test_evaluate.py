@@ -20,8 +20,8 @@ from study import evaluate
 from study.ledger.lock import Lock
 from study.protocol.measured import Measured
 from study.protocol.summary import StudySummary, read
-from study.reporting.significance import holm, mean
 from study.reporting.suite_tables import compare
+from study.stats.significance import holm, mean
 from trainables import encoders
 from trainables.data.config import EvaluationData
 from trainables.evaluation.metrics import METRICS

@@ -7,8 +7,8 @@ import pytest
 import scipy.stats
 
 from study.reporting.paired import over_seeds_and_items
-from study.reporting.pseudo_values import contributions, linear_without, ranked_without
-from study.reporting.significance import crossed, mean, over_items
+from study.stats.pseudo_values import contributions, linear_without, ranked_without
+from study.stats.significance import crossed, mean, over_items
 from trainables.report import Correlation
 
 SEEDS = (3, 5, 10)

@@ -20,12 +20,12 @@ from study.protocol.summary import (
     WorkerSeconds,
     read,
 )
-from study.reporting import resampling
 from study.reporting.conclusions import answer
 from study.reporting.page import write as write_report
 from study.reporting.paired import over_seeds_and_items, sentence
 from study.reporting.results import Findings
 from study.reporting.screen import final_text
+from study.stats import resampling
 from trainables.angle.config import Config, metrics
 
 SIZES = (16, 64)

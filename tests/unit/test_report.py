@@ -18,10 +18,10 @@ import scipy.stats
 from study import report
 from study.protocol.folder import StudyFolder
 from study.protocol.summary import ObjectiveSummary, Tracking
-from study.reporting import significance
 from study.reporting.conclusions import accounts, answer, caveats, notes
 from study.reporting.page import write as write_report
 from study.reporting.results import Findings
+from study.stats import significance
 
 ROOT = Path(__file__).resolve().parents[2]
 _spec = importlib.util.spec_from_file_location("synthetic_study", Path(__file__).with_name("synthetic_study.py"))
@@ -224,6 +224,9 @@ def test_the_page_stands_alone_and_is_complete(tmp_path: Path) -> None:
     assert "The learning rate was not re-tuned" in text
     assert {path.name for path in tmp_path.glob("*.png")} == {
         "parameter_curve.png", "matched_cost.png", "pareto.png", "loss_curves.png"
+    }  # fmt: skip
+    assert {path.stem for path in tmp_path.iterdir() if path.suffix in (".csv", ".parquet")} == {
+        "trials", "curves", "per_query"
     }  # fmt: skip
     assert not list(tmp_path.glob(".*"))
 
