@@ -207,6 +207,11 @@ class StudyFolder(WorkFolder):
         """The page with the answer."""
         return self.path / "report.html"
 
+    @property
+    def report_text(self) -> Path:
+        """The answer in words and tables, in Markdown."""
+        return self.path / "report.md"
+
     def figure(self, name: str) -> Path:
         """The PNG of a figure of the report."""
         return self.path / f"{name}.png"

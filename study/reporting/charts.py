@@ -56,7 +56,6 @@ CONFIG: dict[str, Any] = {
         "orient": "top", "columns": 7, "labelColor": SOFT, "titleColor": INK, "labelFontSize": 12, "symbolSize": 90,
         "titleFontSize": 12.5, "titleFontWeight": "normal", "titleLimit": 260, "labelLimit": 190, "symbolStrokeWidth": 2,
         "columnPadding": 14, "gradientLength": 200, "gradientThickness": 10, "symbolOpacity": 1,
-        "layout": {"top": {"direction": "vertical", "margin": 8}},
     },
     "text": {"color": INK, "fontSize": 12},
 }  # fmt: skip
@@ -153,7 +152,7 @@ def zoomed(*encodings: str) -> alt.Parameter:
 def log_axis(channel: str) -> dict[str, Any]:
     """Properties of a logarithmic axis: decades, with 2 and 5 between them where there is room, as far as one zooms."""
     low, high = f"domain('{channel}')[0]", f"domain('{channel}')[1]"
-    digits = f"{high} / {low} > 300 ? /^1/ : /^[125]/"
+    digits = f"{high} / {low} > 1000 ? /^1/ : /^[125]/"
     shown = f"{high} / {low} < 6 || test({digits}, format(datum.value, '.0e'))"
     condition = {"test": shown, "value": 1}
     return {

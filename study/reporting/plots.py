@@ -38,6 +38,9 @@ from study.reporting.results import Findings
 POINTS, ROWS = 120, 4_000
 """Points that a curve is drawn with at most, and all curves of a figure together: a page has to stay small."""
 
+DOT: dict[str, Any] = {"size": 9, "strokeWidth": 3.5}
+"""A point on a line, drawn as a ring without a hole: so it shares the legend of the line, whose colour is a stroke too."""
+
 T = TypeVar("T")
 
 
@@ -114,11 +117,11 @@ def _series(
         )
     points = of_series(*curves, *stopped).mark_point(filled=True, size=85, opacity=1, stroke=PAPER, strokeWidth=0.8)
     seen = points.transform_filter("isValid(datum.value)")
-    layers.append(seen.encode(x=x, y=y, color=colour, shape=shape, opacity=faded(pick), tooltip=tips))
+    shown = seen.encode(x=x, y=y, color=colour, shape=shape, opacity=faded(pick), tooltip=tips)
+    layers.append(shown.add_params(pick, zoomed("x", "y") if scale.numeric else zoomed("y")))
     if stopped:
         bare = points.transform_filter("!isValid(datum.value)")
         layers.append(bare.encode(x=x, y=alt.value(alt.expr("height - 7")), color=colour, shape=shape, tooltip=tips[:3]))
-    layers[0] = layers[0].add_params(pick, zoomed("x", "y") if scale.numeric else zoomed("y"))
     return layers
 
 
@@ -150,7 +153,7 @@ def matched_cost(findings: Findings) -> alt.LayerChart | None:
         x=x, y=y, color=colour, strokeDash=scale.dash(), detail="trial:N", opacity=faded(pick),
         strokeWidth=alt.condition(alt.datum.best == "yes", alt.value(3.2), alt.value(1.8)),
     )  # fmt: skip
-    points_ = of_series("measured").mark_point(filled=True, size=40).encode(
+    points_ = of_series("measured").mark_point(**DOT).encode(
         x=x, y=y, color=colour, opacity=faded(pick, 0.7), tooltip=tips
     )  # fmt: skip
     return chart([lines.add_params(pick, zoomed("x", "y")), points_], rows)
@@ -308,7 +311,7 @@ def _curves(
     if smooth:
         thin = curve.mark_line(strokeWidth=0.7, clip=True)
         layers.append(thin.encode(x=x, y=alt.Y("single:Q"), color=colour, detail="trial:N", opacity=faded(pick, 0.3)))
-    dots = curve.mark_point(filled=True, size=25).encode(x=x, y=y, color=colour, opacity=faded(pick), tooltip=tips)
+    dots = curve.mark_point(**DOT).encode(x=x, y=y, color=colour, opacity=faded(pick), tooltip=tips)
     # A line has one tooltip for all of it: the pointer finds points, which are not drawn where they would be many.
     layers.append(dots.encode(opacity=alt.value(0)).properties(name=POINTER) if smooth else dots)
     layers[0] = layers[0].add_params(pick, zoomed("x", "y"))

@@ -16,13 +16,21 @@ from trainables.files import write_whole
 
 def specification(chart: alt.LayerChart) -> dict[str, Any]:
     """The chart for a browser: as wide as the element that it is put into."""
-    return chart.to_dict() | {"width": "container"}
+    return _dressed(chart) | {"width": "container"}
 
 
 def svg(chart: alt.LayerChart) -> str:
     """The chart as a picture that stays as it is: light, and as wide as a page of paper."""
-    drawn = chart.to_dict()
+    drawn = _dressed(chart)
     return vl_convert.vegalite_to_svg(drawn | {"layer": [one for one in drawn["layer"] if one.get("name") != POINTER]})
+
+
+def _dressed(chart: alt.LayerChart) -> dict[str, Any]:
+    drawn = chart.to_dict()
+    # Legends one below the other. Vega knows this, Vega-Lite passes it on, and its schema, which Altair is made of,
+    # does not have it.
+    drawn["config"]["legend"]["layout"] = {"top": {"direction": "vertical", "margin": 8}}
+    return drawn
 
 
 def png(picture: str) -> bytes:

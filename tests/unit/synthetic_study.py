@@ -230,6 +230,13 @@ def angle_study(storage: Path) -> None:
             both = {f"test.{name}": value for name, value in values.items()}
             values |= both | {"untrained.test.spearman": 0.41, "untrained.spearman": 0.41}
             replicates.append(ReplicateSummary(seed=seed, values=values))
+            folder = storage / "trials" / f"{number:04d}" / f"replicate-{seed}"
+            folder.mkdir(parents=True)
+            noise = random.Random(f"{number} {seed}")
+            pairs = {"label": {f"p{i}": float(i % 6) for i in range(80)}} | {
+                f"cosine_{size}": {f"p{i}": i % 6 + noise.gauss(0, 2 - 0.1 * number) for i in range(80)} for size in sizes
+            }
+            (folder / "result.json").write_text(json.dumps({"values": values, "per_item": {"test": pairs}}))
         trials.append(
             TrialSummary(
                 number=number, state="complete", params={"split": arm}, replicates=replicates, steps=1000,
