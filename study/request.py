@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,19 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def requested(options: argparse.Namespace, elsewhere: bool = False) -> tuple[str, Path, str, spec.Study]:
-    """(title of the profile, file, profile, study) that the command line asks for; raises ValueError.
+@dataclass(frozen=True)
+class Requested:
+    """The study that a command line names."""
+
+    name: str
+    """The title of its profile: what ledger and MLflow call a study that begins."""
+    file: Path
+    profile: str
+    study: spec.Study
+
+
+def requested(options: argparse.Namespace, elsewhere: bool = False) -> Requested:
+    """The study that the command line asks for; raises ValueError.
 
     Paths are relative to the working folder, and absolute in what is returned. A study that will run `elsewhere` must
     have absolute ones.
@@ -77,10 +89,10 @@ def requested(options: argparse.Namespace, elsewhere: bool = False) -> tuple[str
     check_settings(study, settings)
     if elsewhere:
         inputs.check_elsewhere(study, explore(study), settings)
-        return name, path, profile, study
+        return Requested(name, path, profile, study)
     study = inputs.located(study, Path.cwd())
     inputs.check(study, explore(study))
-    return name, path, profile, study
+    return Requested(name, path, profile, study)
 
 
 def resource_changes(given: list[str]) -> dict[str, Any]:
