@@ -16,7 +16,7 @@ import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 
@@ -54,8 +54,8 @@ CONFIG: dict[str, Any] = {
     "axisY": {"domain": False, "ticks": False, "labelPadding": 6},
     "legend": {
         "orient": "top", "columns": 7, "labelColor": SOFT, "titleColor": INK, "labelFontSize": 12, "symbolSize": 90,
-        "titleFontSize": 12.5, "titleFontWeight": "normal", "titleLimit": 260, "labelLimit": 190, "symbolStrokeWidth": 2,
-        "columnPadding": 14, "gradientLength": 200, "gradientThickness": 10, "symbolOpacity": 1,
+        "titleFontSize": 12.5, "titleFontWeight": "normal", "titleLimit": 260, "labelLimit": 190,
+        "symbolStrokeWidth": 2, "columnPadding": 14, "gradientLength": 200, "gradientThickness": 10, "symbolOpacity": 1,
     },
     "text": {"color": INK, "fontSize": 12},
 }  # fmt: skip
@@ -119,10 +119,12 @@ def about(findings: Findings, trial: TrialSummary) -> dict[str, Any]:
 def tooltip(*more: tuple[str, str, str]) -> list[alt.Tooltip]:
     """What is told of the mark under the pointer: which trial it is, and `more` as (column, title, format)."""
     told = [alt.Tooltip("trial:Q", title="trial"), alt.Tooltip("parameters:N", title="parameters")]
-    return told + [
-        alt.Tooltip(f"{column}:{'Q' if form else 'N'}", title=title, **({"format": form} if form else {}))
-        for column, title, form in more
-    ]
+    for column, title, form in more:
+        if form:
+            told.append(alt.Tooltip(f"{column}:Q", title=title, format=form))
+        else:
+            told.append(alt.Tooltip(f"{column}:N", title=title))
+    return told
 
 
 def picked(column: str) -> alt.Parameter:
@@ -139,7 +141,7 @@ def faded(pick: alt.Parameter, shown: float = 1.0) -> Any:
     return alt.condition(pick, alt.value(shown), alt.value(0.07))
 
 
-def zoomed(*encodings: str) -> alt.Parameter:
+def zoomed(*encodings: Literal["x", "y"]) -> alt.Parameter:
     """Dragging moves the axes; turning the wheel with Ctrl or Cmd held zooms, so that a page can be scrolled past."""
     return alt.selection_interval(
         name="zoomed", bind="scales", encodings=list(encodings), zoom="wheel![event.ctrlKey || event.metaKey]"
@@ -247,7 +249,9 @@ class Scale:
         if self.ramp:
             scale = alt.Scale(type="log" if self.log else "linear", domain=[self.values[0], self.values[-1]],
                               range=list(ORDERED))  # fmt: skip
-            return alt.Color("setting:Q", scale=scale, legend=alt.Legend(title=self.name, type="gradient", format=".3~g"))
+            return alt.Color(
+                "setting:Q", scale=scale, legend=alt.Legend(title=self.name, type="gradient", format=".3~g")
+            )
         return alt.Color("setting:N", scale=self._listed(self._colours()), sort=None, legend=self._legend(symbol))
 
     def dash(self) -> alt.StrokeDash:
@@ -271,14 +275,16 @@ class Scale:
 
 
 def stop_marks(rows: Sequence[Row], x: alt.X, y: alt.Y, tips: list[alt.Tooltip]) -> list[alt.Chart]:
-    """Marks of trials that did not finish, with a legend of their own: the rows whose `series` is how the trial ended."""
+    """Marks of trials that did not finish, with a legend of their own: the rows whose `series` is their end."""
     there = {row["series"] for row in rows}
     states = [state.value for state in STOPPED if state.value in there]
     scale = alt.Scale(domain=states, range=[STOPPED[TrialState(state)][1] for state in states])
     shape = alt.Shape("series:N", scale=scale, sort=None, legend=alt.Legend(title="stopped", symbolFillColor=GREY))
     return [
         of_series(state)
-        .mark_point(filled=True, size=110, opacity=1, stroke=PAPER, strokeWidth=0.8, color=STOPPED[TrialState(state)][0])
+        .mark_point(
+            filled=True, size=110, opacity=1, stroke=PAPER, strokeWidth=0.8, color=STOPPED[TrialState(state)][0]
+        )
         .encode(x=x, y=y, shape=shape, tooltip=tips)
         for state in states
     ]

@@ -52,7 +52,7 @@ def caveats(findings: Findings) -> list[str]:
 
 
 def unconfirmed(intervals: Iterable[tuple[str, float, float, bool]]) -> str:
-    """One sentence on intervals that exclude zero where the corrected test shows no difference; "" where there are none.
+    """One sentence on intervals that exclude zero where the corrected test shows no difference; "" for none.
 
     `intervals` are (what was compared, lower end, upper end, whether the corrected test shows a difference).
 

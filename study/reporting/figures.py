@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 import altair as alt
+from altair.utils.schemapi import debug_mode
 
 from study.reporting import paired_plots, plots, search_plots
 from study.reporting.paired import Contrast
@@ -19,6 +20,13 @@ def figures(findings: Findings) -> dict[str, alt.LayerChart]:
     arm that is compared with the first; `training_SIGNAL` is one for each signal that the study wants drawn. The others
     are named as the functions of `study.reporting.plots` and `search_plots` that draw them.
     """
+    # Each part of a chart would be held against the schema, which takes longer than all else.
+    with debug_mode(False):
+        found = _drawn(findings)
+    return {name: chart for name, chart in found.items() if chart is not None}
+
+
+def _drawn(findings: Findings) -> dict[str, alt.LayerChart | None]:
     found: dict[str, alt.LayerChart | None] = {}
     for metric, contrasts in by_metric(findings.contrasts).items():
         found[f"means_{metric}"] = paired_plots.means(contrasts)
@@ -32,7 +40,7 @@ def figures(findings: Findings) -> dict[str, alt.LayerChart]:
     found["importances"] = search_plots.importances(findings)
     found |= {f"training_{signal}": chart for signal, chart in plots.training_curves(findings).items()}
     found["validation_curve"] = plots.validation_curve(findings)
-    return {name: chart for name, chart in found.items() if chart is not None}
+    return found
 
 
 def by_metric(contrasts: Sequence[Contrast]) -> dict[str, list[Contrast]]:

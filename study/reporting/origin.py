@@ -46,10 +46,10 @@ def origin(findings: Findings) -> Origin:
         return Origin(None, 0, None, False, {}, {}, {}, {})
     tags, params = launches[-1].tags, launches[-1].params
     best = findings.best
-    own = params
+    own: Mapping[str, Any] = params
     if best is not None:
         begun = [entry for entry in findings.storage.entries(TrialBegun) if entry.trial == best.number]
-        own = begun[-1].params if begun else params | best.params
+        own = begun[-1].params if begun else {**params, **best.params}
     searched = parameters(findings.trials, findings.parameter)
     versions = {key.removeprefix("version."): value for key, value in tags.items() if key.startswith("version.")}
     return Origin(

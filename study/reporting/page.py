@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -95,13 +95,12 @@ def write_while_running(storage: StudyFolder) -> None:
 
 
 def _drawn(findings: Findings, pictures: bool) -> dict[str, Figure]:
-    return {
-        name: Figure(name, vega.specification(chart), vega.svg(chart) if pictures else None)
-        for name, chart in figures(findings).items()
-    }
+    drawn = {name: vega.specification(chart) for name, chart in figures(findings).items()}
+    return {name: Figure(name, vega.wide(one), vega.svg(one) if pictures else None) for name, one in drawn.items()}
 
 
-def _rendered(template: str, section: Section) -> str:
+@cache
+def _environment() -> Any:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
     # Names, reasons and error messages are other people's text.
@@ -110,8 +109,12 @@ def _rendered(template: str, section: Section) -> str:
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
     environment.filters["cell"] = _cell
+    return environment
+
+
+def _rendered(template: str, section: Section) -> str:
     findings, summary = section.findings, section.findings.summary
-    return environment.get_template(template).render(
+    return _environment().get_template(template).render(
         sections=[section],
         f=findings,
         s=summary,
@@ -144,7 +147,7 @@ def _cell(text: str) -> str:
     >>> _cell("a|b\\n<c>")
     'a\\\\|b \\\\<c>'
     """
-    for mark in ("\\", "|", "<", "*", "_", "`", "["):
+    for mark in ("\\", "|", "<", "&", "*", "_", "`", "["):
         text = text.replace(mark, f"\\{mark}")
     return " ".join(text.split())
 

@@ -39,7 +39,7 @@ POINTS, ROWS = 120, 4_000
 """Points that a curve is drawn with at most, and all curves of a figure together: a page has to stay small."""
 
 DOT: dict[str, Any] = {"size": 9, "strokeWidth": 3.5}
-"""A point on a line, drawn as a ring without a hole: so it shares the legend of the line, whose colour is a stroke too."""
+"""A point on a line, drawn as a ring without a hole: so its colour is a stroke, as the line's, in the same legend."""
 
 T = TypeVar("T")
 
@@ -96,7 +96,9 @@ def _series(
     trials = [name for name in domain if any(row["series"] == name and "trial" in row for row in rows)]
     stopped = [name for name in trials if name in STOPPED]
     curves = [name for name in trials if name not in STOPPED]
-    fixed = [name for name in domain if name not in trials and name in {r["series"] for r in rows if "setting" not in r}]
+    fixed = [
+        name for name in domain if name not in trials and name in {r["series"] for r in rows if "setting" not in r}
+    ]
     tips = tooltip(("series", "", ""), ("value", title, NUMBER))
     layers = [of_series("best on validation").mark_rule(strokeWidth=16).encode(x=x, color=colour)]
     if fixed:
@@ -109,7 +111,9 @@ def _series(
     if scale.numeric and len(places) > 1 and not several:
         best = "max" if findings.more else "min"
         lines = of_series(*curves).transform_aggregate(value=f"{best}(value)", groupby=["setting", "series"])
-        dashed = alt.condition(alt.expr.indexof(alt.datum.series, "untrained") == 0, alt.value([5, 3]), alt.value([1, 0]))
+        dashed = alt.condition(
+            alt.expr.indexof(alt.datum.series, "untrained") == 0, alt.value([5, 3]), alt.value([1, 0])
+        )
         layers.append(
             lines.mark_line(strokeWidth=2).encode(
                 x=x, y=y, color=colour, opacity=faded(pick), strokeDash=dashed, detail="series:N"
@@ -121,7 +125,9 @@ def _series(
     layers.append(shown.add_params(pick, zoomed("x", "y") if scale.numeric else zoomed("y")))
     if stopped:
         bare = points.transform_filter("!isValid(datum.value)")
-        layers.append(bare.encode(x=x, y=alt.value(alt.expr("height - 7")), color=colour, shape=shape, tooltip=tips[:3]))
+        layers.append(
+            bare.encode(x=x, y=alt.value(alt.expr("height - 7")), color=colour, shape=shape, tooltip=tips[:3])
+        )
     return layers
 
 
@@ -135,7 +141,10 @@ def matched_cost(findings: Findings) -> alt.LayerChart | None:
     farthest = max(spent for _, points in offers for spent, *_ in points)
     rows: list[dict[str, Any]] = []
     for trial, points in offers:
-        own = about(findings, trial) | {"setting": scale.place(trial), "best": "yes" if trial is findings.best else "no"}
+        own = about(findings, trial) | {
+            "setting": scale.place(trial),
+            "best": "yes" if trial is findings.best else "no",
+        }
         stairs = findings.front([(spent, value) for spent, value, _ in points])
         stairs.append((farthest, stairs[-1][1]))
         rows += [own | {"series": "best within the cost", "cost": spent, "value": value} for spent, value in stairs]
@@ -182,7 +191,7 @@ def pareto(findings: Findings) -> alt.LayerChart | None:
     scale = Scale.of(findings)
     front = findings.front([(spent, value) for spent, value, _ in points])
     points.sort(key=lambda p: (p[2] is not best, (p[0], p[1]) not in front))
-    costs, values = ([point[i] for point in points + start] for i in (0, 1))
+    costs, values = [spent for spent, *_ in points + start], [value for _, value, _ in points + start]
     log = is_wide(costs)
     labels = [setting(trial.params.get(findings.parameter, trial.number)) for *_, trial in points]
     spots = [(spent, value) for spent, value, _ in points + start]
@@ -204,7 +213,9 @@ def pareto(findings: Findings) -> alt.LayerChart | None:
     looks = {"untrained": "diamond", "trained": "circle", "Pareto front": "stroke"}
     there = [name for name in looks if any(row["series"] == name for row in rows)]
     shapes = alt.Scale(domain=there, range=[looks[name] for name in there])
-    shape = alt.Shape("series:N", scale=shapes, sort=None, legend=alt.Legend(title=None, symbolStrokeColor=GREY, symbolFillColor=GREY))
+    shape = alt.Shape(
+        "series:N", scale=shapes, sort=None, legend=alt.Legend(title=None, symbolStrokeColor=GREY, symbolFillColor=GREY)
+    )
     line = of_series("Pareto front").mark_line(interpolate="step-after", color=INK, strokeWidth=1.3).encode(
         x=x, y=y, opacity=faded(pick)
     )  # fmt: skip
@@ -302,16 +313,16 @@ def _curves(
     y = measured("y", "value", title + (" (log)" if log else ""), shown, log)
     pick, colour, dash = scale.pick(), scale.colour(), scale.dash()
     tips = tooltip(("state", "state", ""), ("step", "step", ",d"), ("value", title, NUMBER))
-    curve = of_series("curve")
+    every = of_series("curve")
     bold = alt.condition(alt.datum.best == "yes", alt.value(3), alt.value(1.7))
     layers = [
-        curve.mark_line().encode(x=x, y=y, color=colour, strokeDash=dash, detail="trial:N", opacity=faded(pick),
+        every.mark_line().encode(x=x, y=y, color=colour, strokeDash=dash, detail="trial:N", opacity=faded(pick),
                                  strokeWidth=bold)
     ]  # fmt: skip
     if smooth:
-        thin = curve.mark_line(strokeWidth=0.7, clip=True)
+        thin = every.mark_line(strokeWidth=0.7, clip=True)
         layers.append(thin.encode(x=x, y=alt.Y("single:Q"), color=colour, detail="trial:N", opacity=faded(pick, 0.3)))
-    dots = curve.mark_point(**DOT).encode(x=x, y=y, color=colour, opacity=faded(pick), tooltip=tips)
+    dots = every.mark_point(**DOT).encode(x=x, y=y, color=colour, opacity=faded(pick), tooltip=tips)
     # A line has one tooltip for all of it: the pointer finds points, which are not drawn where they would be many.
     layers.append(dots.encode(opacity=alt.value(0)).properties(name=POINTER) if smooth else dots)
     layers[0] = layers[0].add_params(pick, zoomed("x", "y"))

@@ -49,9 +49,9 @@ def plane_map(findings: Findings) -> alt.LayerChart | None:
     rows = []
     for (own_x, own_y), trial in placed:
         series = trial.state.value if trial.state in STOPPED else "finished" if trial in findings.complete else ""
-        best = {"best": "yes" if trial is findings.best else "no"}
+        weight = {"best": "yes" if trial is findings.best else "no"}
         value = trial.values.get(metric) if trial in findings.complete else findings.last_value(trial)
-        rows.append(about(findings, trial) | best | {"series": series, "x": own_x, "y": own_y, "value": value})
+        rows.append(about(findings, trial) | weight | {"series": series, "x": own_x, "y": own_y, "value": value})
     title = f"validation {findings.metrics.label(metric)}"
     x, y = (
         measured(channel, channel, name, everywhere[:, i].tolist(), margin=MARGIN)
@@ -67,7 +67,9 @@ def plane_map(findings: Findings) -> alt.LayerChart | None:
         x=x, x2="x2:Q", y=y, y2="y2:Q", color=colour
     )  # fmt: skip
     dots = of_series("finished").mark_point(filled=True, size=130, stroke=INK, strokeWidth=0.9, opacity=1)
-    ring = of_series("finished").transform_filter("datum.best == 'yes'").mark_point(size=420, color=INK, strokeWidth=1.8)
+    ring = (
+        of_series("finished").transform_filter("datum.best == 'yes'").mark_point(size=420, color=INK, strokeWidth=1.8)
+    )
     layers = [
         ground.add_params(zoomed("x", "y")),
         dots.encode(x=x, y=y, color=colour, tooltip=tips),
@@ -101,7 +103,9 @@ def importances(findings: Findings) -> alt.LayerChart | None:
     rows = [{"series": "share", "parameter": name, "value": share} for name, share in shares.items()]
     title = f"share of the variance of validation {findings.metrics.label(findings.metric)}"
     y = alt.Y("parameter:N", sort=list(shares), axis=alt.Axis(title=None, labelLimit=150))
-    x = alt.X("value:Q", scale=alt.Scale(domain=[0, 1.05], nice=False), axis=alt.Axis(title=title, format="~g", tickCount=6))
+    x = alt.X(
+        "value:Q", scale=alt.Scale(domain=[0, 1.05], nice=False), axis=alt.Axis(title=title, format="~g", tickCount=6)
+    )
     share = [alt.Tooltip("parameter:N", title="parameter"), alt.Tooltip("value:Q", title="share", format=".3f")]
     bars = of_series("share").mark_bar(color=BLUE, height={"band": 0.6}).encode(x=x, y=y, tooltip=share)
     texts = of_series("share").mark_text(align="left", dx=5).encode(x=x, y=y, text=alt.Text("value:Q", format=".2f"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +17,23 @@ from trainables.files import write_whole
 
 
 def specification(chart: alt.LayerChart) -> dict[str, Any]:
-    """The chart for a browser: as wide as the element that it is put into."""
-    return _dressed(chart) | {"width": "container"}
-
-
-def svg(chart: alt.LayerChart) -> str:
-    """The chart as a picture that stays as it is: light, and as wide as a page of paper."""
-    drawn = _dressed(chart)
-    return vl_convert.vegalite_to_svg(drawn | {"layer": [one for one in drawn["layer"] if one.get("name") != POINTER]})
-
-
-def _dressed(chart: alt.LayerChart) -> dict[str, Any]:
-    drawn = chart.to_dict()
+    """The chart in Vega-Lite's JSON. It is not held against the schema, which takes longer than all else: tests are."""
+    drawn = chart.to_dict(validate=False)
     # Legends one below the other. Vega knows this, Vega-Lite passes it on, and its schema, which Altair is made of,
     # does not have it.
     drawn["config"]["legend"]["layout"] = {"top": {"direction": "vertical", "margin": 8}}
     return drawn
+
+
+def wide(drawn: Mapping[str, Any]) -> dict[str, Any]:
+    """A specification for a browser: as wide as the element that it is put into."""
+    return {**drawn, "width": "container"}
+
+
+def svg(drawn: Mapping[str, Any]) -> str:
+    """A specification as a picture that stays as it is: light, and as wide as a page of paper."""
+    layers = [layer for layer in drawn["layer"] if layer.get("name") != POINTER]
+    return vl_convert.vegalite_to_svg({**drawn, "layer": layers})
 
 
 def png(picture: str) -> bytes:
@@ -44,10 +47,10 @@ def program() -> str:
     It takes two seconds to put together, and is kept among the caches of the user.
     """
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    kept = Path(home) / "retrieval-study" / f"vega-{vl_convert.__version__}.js"
+    kept = Path(home) / "retrieval-study" / f"vega-{version('vl-convert-python')}.js"
     if kept.exists():
         return kept.read_text(encoding="utf-8")
-    text = vl_convert.javascript_bundle()
+    text = vl_convert.javascript_bundle()  # type: ignore[call-arg]
     # A home that cannot be written only costs the time again.
     if os.access(next(folder for folder in kept.parents if folder.exists()), os.W_OK):
         kept.parent.mkdir(parents=True, exist_ok=True)

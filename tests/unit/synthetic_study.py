@@ -234,7 +234,8 @@ def angle_study(storage: Path) -> None:
             folder.mkdir(parents=True)
             noise = random.Random(f"{number} {seed}")
             pairs = {"label": {f"p{i}": float(i % 6) for i in range(80)}} | {
-                f"cosine_{size}": {f"p{i}": i % 6 + noise.gauss(0, 2 - 0.1 * number) for i in range(80)} for size in sizes
+                f"cosine_{size}": {f"p{i}": i % 6 + noise.gauss(0, 2 - 0.1 * number) for i in range(80)}
+                for size in sizes
             }
             (folder / "result.json").write_text(json.dumps({"values": values, "per_item": {"test": pairs}}))
         trials.append(
@@ -247,8 +248,8 @@ def angle_study(storage: Path) -> None:
     storage.mkdir(parents=True, exist_ok=True)
     summary = StudySummary(
         study="angle_split_search", id="angle_split_search-0123456789ab", profile="embedded", status="finished",
-        question="Does the interleaved split beat the chunked one, at which prefix lengths, and is the difference real?",
-        parameter="split", design="paired", objectives=[ObjectiveSummary(name="spearman", direction="maximize")],
+        question="Does the interleaved split beat the chunked one, and is the difference real?", parameter="split",
+        design="paired", objectives=[ObjectiveSummary(name="spearman", direction="maximize")],
         best=[1], planned_trials=2, trials=trials, worker_seconds=WorkerSeconds(used=824.0, overhead=61.0),
         wall_seconds=498.0, metrics=angle.metrics(config), updated="2026-01-05T10:06:12+00:00",
         dataset={"data.train": "embedded, 3,000 pairs", "data.train.identity": "sha256:" + "4d" * 32},
