@@ -268,7 +268,8 @@ class Study(Section):
         objective, and where the gang cannot share the batch.
         """
         config = overrides.apply(self.config, values)
-        reported = trainers.module(self.trainer, "config").metrics(config)
+        declared = trainers.module(self.trainer, "config").metrics(config)
+        reported = {name: metric for name, metric in declared.items() if not metric.initial}
         for objective in self.objectives:
             if objective.name not in reported:
                 raise ValueError(
