@@ -6,7 +6,7 @@
     journal.jsonl                         every event and every logged step
     summary.json                          the study as it stands
     tracking.json                         how far the journal has been replayed into the tracking store
-    report.html, FIGURE.png               the answer
+    report.html, report.md, FIGURE.png    the answer
     trials.csv, curves.csv, per_query.parquet  its figures as tables
     logs/driver.log, check.log            the launch, and its check of the inputs
     logs/trial-NNNN.log, ray-LAUNCH/      the workers of a trial; what Ray has logged
