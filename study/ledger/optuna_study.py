@@ -78,10 +78,10 @@ def check_url(url: str) -> None:
 def holds(url: str, name: str) -> bool:
     """Whether the storage already has a study of this name."""
     with _readable(url):
-        return name in optuna.get_all_study_names(_storage(url))
+        return name in optuna.get_all_study_names(_database(url))
 
 
-def _storage(url: str, fence: Callable[[], None] | None = None) -> RDBStorage:
+def _database(url: str, fence: Callable[[], None] | None = None) -> RDBStorage:
     """Optuna's storage; a connection that a server or a firewall has ended meanwhile is opened again."""
     file = sqlite_path(url)
     tables = check_sqlite(file) - {LEASES.name} if file is not None else set()
@@ -166,7 +166,7 @@ def open_study(
     may raise.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = _storage(url, fence)
+    storage = _database(url, fence)
     if admit is not None:
         admit(_id_in(storage, name))
     study = optuna.create_study(
@@ -277,7 +277,7 @@ def _load(url: str, name: str) -> optuna.Study | None:
     if file is not None and not file.exists():
         return None
     with _readable(url):
-        storage = _storage(url)
+        storage = _database(url)
         try:
             study = optuna.load_study(study_name=name, storage=storage)
         except KeyError:
@@ -312,7 +312,7 @@ def id_of(url: str, name: str) -> str | None:
 def forget(url: str, name: str) -> None:
     """Take a study out of the storage, if it is there and still has no more than what `fruitless` counts."""
     if fruitless(url, name):
-        optuna.delete_study(study_name=name, storage=_storage(url))
+        optuna.delete_study(study_name=name, storage=_database(url))
 
 
 def _unstepped(study: optuna.Study) -> int:

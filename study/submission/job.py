@@ -71,7 +71,7 @@ def build(options: argparse.Namespace) -> Job:
     """Check the request as far as that is possible from here; raises ValueError."""
     asked = request.requested(options, elsewhere=True)
     path = asked.file
-    storage = _storage(options, asked.name)
+    storage = _folder_of(options, asked.name)
     urls = {
         "MLFLOW_TRACKING_URI": options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI"),
         "STUDY_LEDGER": options.ledger or os.environ.get("STUDY_LEDGER"),
@@ -122,7 +122,7 @@ def _interpreter(options: argparse.Namespace) -> list[str]:
     return ["--python", "python"] if options.pip or options.uv else []
 
 
-def _storage(options: argparse.Namespace, name: str) -> StudyFolder:
+def _folder_of(options: argparse.Namespace, name: str) -> StudyFolder:
     if options.storage is None:
         raise ValueError(f"--storage is missing: a folder that all nodes of the cluster see, such as /shared/{name}")
     if not options.storage.is_absolute():
