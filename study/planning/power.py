@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from statistics import NormalDist, median
@@ -243,21 +243,16 @@ def _smallest(power: Callable[[float], float], spread: float) -> float:
 
 
 def deviations(power: Power) -> Deviations | None:
-    """What a study file and an earlier study say, the file first; None where they leave items or what varies between
-    items open."""
-    before = measured(StudyFolder(Path(power.measured).absolute())) if power.measured else None
-    stated = power.item_deviation is not None
-    items = power.items or (before.items if before else None)
-    between_items = power.item_deviation or (before.between_items if before else None)
-    if items is None or between_items is None:
+    """What is known of a study's differences: deviations that an earlier study measured go before stated ones, a stated
+    number of items before that of the earlier study. None where items or what varies between them stay open."""
+    if power.measured:
+        found = measured(StudyFolder(Path(power.measured).absolute()))
+        if found.between_seeds is None and power.seed_deviation is not None:
+            found = replace(found, between_seeds=power.seed_deviation, origin=f"{found.origin}; seeds stated")
+        return replace(found, items=power.items or found.items)
+    if power.items is None or power.item_deviation is None:
         return None
-    between_seeds = power.seed_deviation
-    if between_seeds is None and before is not None:
-        between_seeds = before.between_seeds
-    between_both = before.between_both if before and not stated else 0.0
-    some = any(given is not None for given in (power.items, power.item_deviation, power.seed_deviation))
-    origin = "stated" if before is None else before.origin + (", where not stated" if some else "")
-    return Deviations(items, between_items, between_both, between_seeds, origin)
+    return Deviations(power.items, power.item_deviation, between_seeds=power.seed_deviation)
 
 
 def measured(storage: StudyFolder) -> Deviations:

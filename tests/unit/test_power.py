@@ -120,11 +120,11 @@ def test_an_earlier_study_tells_its_deviations(tmp_path) -> None:
     alone = measured_study(tmp_path / "one", 1, np.random.default_rng(0))
     assert alone.between_items == pytest.approx((0.3**2 + 0.1**2) ** 0.5, rel=0.1)
     assert alone.between_seeds is None
-    stated = spec.Power(measured=str(tmp_path / "one"), seed_deviation=0.03, items=50)
+    stated = spec.Power(measured=str(tmp_path / "one"), item_deviation=0.9, seed_deviation=0.03, items=50)
     both = power.deviations(stated)
     assert both is not None
     assert (both.items, both.between_items, both.between_seeds) == (50, alone.between_items, 0.03)
-    assert both.origin.endswith("on 400 items, where not stated")
+    assert both.origin.endswith("2 difference(s) of 1 seed(s) on 400 items; seeds stated")
 
 
 def test_a_folder_without_values_per_item_is_refused(tmp_path) -> None:
