@@ -91,7 +91,7 @@ def test_five_seeds_cannot_show_anything_and_ten_can() -> None:
 
 
 def test_nothing_known_is_said_and_how_to_know_it() -> None:
-    line, reported = power.outlook(study_of("splade_k_search", reported=0.1, source="them"))
+    line, reported = power.outlook(study_of("retromae_mask_search", reported=0.1, source="them"))
     assert reported.strip() == "reported is 0.1 (them)"
     assert line.startswith("power       not known, for want of what a difference varies by")
     assert "--power measured=FOLDER" in line
