@@ -62,6 +62,12 @@ def test_holm_counts_what_the_report_compares(tmp_path) -> None:
     assert power.comparisons(shorter) == len(Findings(StudyFolder(tmp_path)).comparisons)
 
 
+def test_holm_counts_the_sizes_of_paired_arms() -> None:
+    study = study_of("angle_split_search", "jsts", item_deviation=0.2, seed_deviation=0.002)
+    assert len(study.config.dims) == 5
+    assert any("at one of 5 sizes" in line and "p < 0.01)" in line for line in power.outlook(study))
+
+
 @pytest.mark.parametrize(
     ("reported", "said"), [(0.278, "reported is 0.278 (them), no less than that"), (0.01, "LESS than that")]
 )
