@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import re
 import shlex
 import sys
@@ -122,6 +123,12 @@ def problems(page: Path, text: str | None = None) -> list[str]:
         for command in commands(text):
             found += [f"`{command.text}`: {problem}" for problem in command_problems(command)]
     return found
+
+
+def markdown(notebook: Path) -> str:
+    """The cells of a notebook that are text; what the others do a test tries."""
+    cells = json.loads(notebook.read_text())["cells"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
 
 
 def modules(text: str) -> list[str]:
@@ -265,8 +272,8 @@ def unheld() -> list[str]:
 
 def astray() -> list[str]:
     """Pages that `nav` in mkdocs.yml does not name, and names in it that are no page."""
-    named = set(re.findall(r"[\w-]+\.md\b", (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]))
-    there = {path.name for path in (ROOT / "docs").glob("*.md")}
+    named = set(re.findall(r"[\w-]+\.(?:md|ipynb)\b", (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]))
+    there = {path.name for path in (ROOT / "docs").iterdir() if path.suffix in (".md", ".ipynb")}
     return [f"mkdocs.yml: nav lacks {name}" for name in sorted(there - named)] + [
         f"mkdocs.yml: nav names {name}, which is not there" for name in sorted(named - there)
     ]
@@ -280,9 +287,13 @@ def uncited() -> list[str]:
 
 def main() -> int:
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    failures = [f"{page.relative_to(ROOT)}: {problem}" for page in pages for problem in problems(page)]
+    notebooks = sorted((ROOT / "docs").glob("*.ipynb"))
+    texts = {page: page.read_text() for page in pages} | {page: markdown(page) for page in notebooks}
+    failures = [
+        f"{page.relative_to(ROOT)}: {problem}" for page, text in texts.items() for problem in problems(page, text)
+    ]
     failures += stale() + unheld() + astray() + uncited()
-    print("\n".join(failures) or f"{len(pages)} pages checked")
+    print("\n".join(failures) or f"{len(texts)} pages checked")
     return 1 if failures else 0
 
 

@@ -53,6 +53,10 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--fresh", action="store_true", help="begin anew and keep the old study beside it")
     parser.add_argument("--retry-failed", action="store_true", help="run failed trials once more")
     parser.add_argument("--dry-run", action="store_true", help="print what would be run, and run nothing")
+    parser.add_argument(
+        "--power", action="append", default=[], metavar="KEY=VALUE",
+        help="what --dry-run judges by what the study can show: " + ", ".join(spec.Power.model_fields),
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the summary as JSON on standard output at the end")
     return parser
 
@@ -110,7 +114,10 @@ def _changes(options: argparse.Namespace) -> dict[str, Any]:
         "resources.workers": options.workers_per_trial,
         "seed": options.seed,
     }
-    return resource_changes(options.resources) | {key: value for key, value in given.items() if value is not None}
+    known = {f"power.{key}": value for key, value in overrides.parse(options.power, "--power").items()}
+    return (
+        resource_changes(options.resources) | known | {key: value for key, value in given.items() if value is not None}
+    )
 
 
 def unused(address: str | None) -> list[str]:
