@@ -125,8 +125,11 @@ def _searched(study: Study, known: Deviations | None) -> list[str]:
             f"one seed: of two trials that are level, the report's test over items tells {false_alarms(known):.0%} "
             f"apart at p < {LEVEL:g}; several replicates or fresh seeds for the best few tell luck from difference"
         )
-    if seeds == 1 and known.between_seeds is None:
-        lines.append("one seed: the difference is one of two trained models, not of their settings")
+    if known.between_seeds is None:
+        lines.append(
+            "one seed: the difference is one of two trained models, not of their settings" if seeds == 1
+            else "that is as if seeds did not differ: what a difference varies by between them is not known"
+        )  # fmt: skip
     return lines
 
 

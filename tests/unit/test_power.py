@@ -96,6 +96,14 @@ def test_five_seeds_cannot_show_anything_and_ten_can() -> None:
         power.by_flips(Deviations(10, 0.1, between_seeds=0.1), 3, 0.05)
 
 
+def test_unknown_luck_of_seeds_is_said() -> None:
+    one = "\n".join(power.outlook(study_of("splade_k_search", item_deviation=0.2, items=60)))
+    assert "one seed: the difference is one of two trained models" in one
+    three = "\n".join(power.outlook(study_of("retromae_mask_search", "arms", item_deviation=0.2, items=60)))
+    assert "that is as if seeds did not differ" in three
+    assert "between seeds: stated" in three
+
+
 def test_nothing_known_is_said_and_how_to_know_it() -> None:
     line, reported = power.outlook(study_of("retromae_mask_search", reported=0.1, source="them"))
     assert reported.strip() == "reported is 0.1 (them)"
