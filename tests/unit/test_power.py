@@ -6,7 +6,10 @@ import json
 
 import numpy as np
 import pytest
+from scipy.special import stdtrit
 from synthetic_study import write_study
+from test_paired import REAL
+from test_paired import write as write_arms
 
 from benchmarks import power as claims
 from study import spec
@@ -139,6 +142,17 @@ def test_an_earlier_study_tells_its_deviations(tmp_path) -> None:
     assert both is not None
     assert (both.items, both.between_items, both.between_seeds) == (50, alone.between_items, 0.03)
     assert both.origin.endswith("2 difference(s) of 1 seed(s) on 400 items; seeds stated")
+
+
+def test_paired_arms_and_correlations_tell_theirs(tmp_path) -> None:
+    """With as many seeds and pairs again, the interval would be as wide as the one that was found."""
+    write_arms(tmp_path, REAL)
+    (contrast,) = Findings(StudyFolder(tmp_path)).contrasts
+    known = power.measured(StudyFolder(tmp_path))
+    variance, freedom = known.estimates(10).estimate()
+    assert contrast.whole.crossed is not None
+    low, high = contrast.whole.crossed
+    assert float(stdtrit(freedom, 0.975) * variance**0.5) == pytest.approx((high - low) / 2)
 
 
 def test_a_folder_without_values_per_item_is_refused(tmp_path) -> None:
