@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from scipy.special import stdtrit
+from scipy.special import ndtr, stdtrit
 from synthetic_study import write_study
 from test_paired import REAL
 from test_paired import write as write_arms
@@ -68,7 +68,7 @@ def test_holm_counts_what_the_report_compares(tmp_path) -> None:
 def test_holm_counts_the_sizes_of_paired_arms() -> None:
     study = study_of("angle_split_search", "jsts", item_deviation=0.2, seed_deviation=0.002)
     assert len(study.config.dims) == 5
-    assert any("at one of 5 sizes" in line and "p < 0.01)" in line for line in power.outlook(study))
+    assert any("at one of 5 sizes, where" in line and "p < 0.01)" in line for line in power.outlook(study))
 
 
 @pytest.mark.parametrize(
@@ -134,6 +134,10 @@ def test_an_earlier_study_tells_its_deviations(tmp_path) -> None:
     assert found.between_items == pytest.approx(0.3, rel=0.1)
     assert found.between_both == pytest.approx(0.1, rel=0.1)
     assert found.between_seeds == pytest.approx(0.02, rel=0.4)
+    at_one_seed = Deviations(400, found.between_items, found.between_both, 0.02)
+    within = (found.between_items**2 + found.between_both**2) / 400
+    seen = (within / (within + 0.02**2)) ** 0.5
+    assert power.false_alarms(at_one_seed) == pytest.approx(2 * ndtr(-1.96 * seen), rel=1e-3)
     alone = measured_study(tmp_path / "one", 1, np.random.default_rng(0))
     assert alone.between_items == pytest.approx((0.3**2 + 0.1**2) ** 0.5, rel=0.1)
     assert alone.between_seeds is None
