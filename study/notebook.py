@@ -186,9 +186,7 @@ def _no_study(folder: Path) -> str:
         own = f", such as {folder.parent}" if (folder.parent / "summary.json").exists() else ""
         return f"{folder} is a file; a study's folder is needed{own}"
     what = "is no study's folder: it has no summary.json" if folder.is_dir() else "does not exist"
-    for above, why in ((folder, "in it"), (folder.parent, "beside it"), (STUDIES.absolute(), f"in {STUDIES}")):
-        there = sorted(path.parent.name for path in above.glob("*/summary.json"))
-        near = difflib.get_close_matches(folder.name, there, n=3) or there[:3]
-        if near:
-            return f"{folder} {what}; studies {why}: {', '.join(str(above / name) for name in near)}"
-    return f"{folder} {what}"
+    around = (folder, folder / STUDIES, folder.parent, STUDIES.absolute())
+    there = {path.parent.name: path.parent for above in around for path in sorted(above.glob("*/summary.json"))}
+    near = difflib.get_close_matches(folder.name, there, n=3) or list(there)[:3]
+    return f"{folder} {what}" + (f"; nearest: {', '.join(str(there[name]) for name in near)}" if near else "")

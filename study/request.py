@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,10 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--fresh", action="store_true", help="begin anew and keep the old study beside it")
     parser.add_argument("--retry-failed", action="store_true", help="run failed trials once more")
     parser.add_argument("--dry-run", action="store_true", help="print what would be run, and run nothing")
+    parser.add_argument(
+        "--power", action="append", default=[], metavar="KEY=VALUE",
+        help="what --dry-run judges by what the study can show: " + ", ".join(spec.Power.model_fields),
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the summary as JSON on standard output at the end")
     return parser
 
@@ -96,9 +100,9 @@ def requested(options: argparse.Namespace, elsewhere: bool = False) -> Requested
     if "cache" in settings:
         raise ValueError("--set cache: a study keeps its cache in its own folder; name that one with --storage")
     try:
-        study = spec.changed(found[profile], settings, resource_changes(options.resources) | _changes(options))
+        study = spec.changed(found[profile], settings, changes(options))
     except ValueError as error:
-        raise ValueError(_by_options(str(error), _changes(options))) from None
+        raise ValueError(_by_options(str(error), _own_changes(options))) from None
     check_settings(study, settings)
     if elsewhere:
         inputs.check_elsewhere(study, explore(study), settings)
@@ -113,6 +117,12 @@ def resource_changes(given: list[str]) -> dict[str, Any]:
     return {f"resources.{key}": value for key, value in overrides.parse(given, "--resources").items()}
 
 
+def changes(options: argparse.Namespace) -> dict[str, Any]:
+    """What the options change of the study itself, as dotted keys of `Study`."""
+    power = {f"power.{key}": value for key, value in overrides.parse(options.power, "--power").items()}
+    return resource_changes(options.resources) | power | _own_changes(options)
+
+
 CHANGES = {
     "budget.trials": "--trials",
     "budget.gpu_hours": "--budget-gpu-hours",
@@ -124,15 +134,15 @@ CHANGES = {
 """Dotted key of `Study` -> the option that changes it."""
 
 
-def _by_options(message: str, changes: Mapping[str, Any]) -> str:
-    """What is wrong with a changed study, with options for the keys that options of their own have changed."""
-    for key in changes:
+def _by_options(message: str, keys: Iterable[str]) -> str:
+    """What is wrong with a changed study, with their options for these keys."""
+    for key in keys:
         message = re.sub(rf"(?<![\w.]){re.escape(key)}=", f"{CHANGES[key]} ", message)
     return message
 
 
-def _changes(options: argparse.Namespace) -> dict[str, Any]:
-    """Options that change the study itself, as dotted keys of `Study`."""
+def _own_changes(options: argparse.Namespace) -> dict[str, Any]:
+    """What options that are for one key alone change."""
     given = {key: getattr(options, option.removeprefix("--").replace("-", "_")) for key, option in CHANGES.items()}
     return {key: value for key, value in given.items() if value is not None}
 

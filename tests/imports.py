@@ -78,7 +78,7 @@ MAY_IMPORT = {
     "reporting": ("ground", "stats", "protocol"),
 }
 """Room of study/ -> the rooms that it may import beside its own; `ground` and `request` are files, not folders."""
-GROUND = ("databases", "home", "notify", "private_names", "spec", "terminal", "uris", "values")
+GROUND = ("confirmation", "databases", "home", "notify", "private_names", "spec", "terminal", "uris", "values")
 REQUEST = ("profiles", "request", "selection")
 
 LIBRARIES = {

@@ -234,7 +234,9 @@ class _Run:
         self.recipe.model.eval()
         with torch.inference_mode():
             measured = self.recipe.evaluate(splits)
-        logged: dict[str, float] = {}
+            initial = self.recipe.initial() if prefix else {}
+        logged = {prefix + name: value for name, value in initial.items()}
+        self.values |= logged
         for split, evaluation in measured.items():
             where = prefix if split == "validation" else f"{prefix}test."
             self.values |= {where + name: value for name, value in evaluation.values.items()}

@@ -115,7 +115,7 @@ class Engine:
         self._temporary = tempfile.mkdtemp(prefix=prefix, dir=place)
         # Ray would rather connect to the cluster that it names, and so would the processes that it starts.
         os.environ.pop("RAY_ADDRESS", None)
-        with children_without_hang_up():
+        with children_without_hang_up(), private_names.no_node_helpers():
             # GPUs are counted by Ray, which heeds CUDA_VISIBLE_DEVICES.
             ray.init(
                 address="local",

@@ -336,9 +336,8 @@ def _unstepped(study: optuna.Study) -> int:
 
 def definition(spec: Study) -> dict[str, Any]:
     """What must not change while a study is carried on, as flat JSON values."""
-    tree = spec.model_dump(
-        mode="json", exclude={"question", "purpose", "parameter", "plane", "signals", "budget", "resources"}
-    )
+    free = {"question", "purpose", "parameter", "plane", "signals", "budget", "resources", "power"}
+    tree = spec.model_dump(mode="json", exclude=free)
     tree["config"].pop("cache")
     tree["space"] = {name: distribution_to_json(found) for name, found in explore(spec).items()}
     return flat(tree)

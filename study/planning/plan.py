@@ -9,7 +9,7 @@ from typing import Any
 
 from study.ledger import optuna_study
 from study.ledger.space import explore
-from study.planning import pruning
+from study.planning import power, pruning
 from study.planning.estimate import estimate
 from study.protocol.destinations import Destinations, shared_tracking
 from study.spec import Resources, Study
@@ -57,6 +57,7 @@ def plan(
         *pruning.outlook(study),
         f"trials      {of_each}{study.budget.trials} x {study.replicates} replicate(s) x {per_trial} steps = "
         f"{steps:,} steps, about {steps * study.config.batch_size:,} examples",
+        *power.outlook(study),
         f"gang        {_gang(study.resources)}",
         *([f"GPUs        {cards}"] if cards else []),
         *(estimate(study) if study.resources.gpus_per_worker else ()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -546,3 +547,23 @@ def test_long_lines_of_a_plan_are_wrapped(capsys) -> None:
     first = next(number for number, line in enumerate(plan) if line.startswith("first       49 given points: k=1.0, "))
     assert max(map(len, plan[first : first + 4])) <= 120
     assert plan[first + 1].startswith(" " * 12 + "k=")
+
+
+# --- the page about all this ---------------------------------------------------------------------
+
+
+def test_every_command_of_the_page_works(capsys, monkeypatch) -> None:
+    """In the order in which it has them, in a folder with two studies."""
+    for name in (NAME, f"{NAME}.search"):
+        released(made(name), ledger_url(Path("studies", name)))
+    page = (ROOT / "docs" / "studies.md").read_text()
+    typed = re.findall(r"^    (python -m study\.\S+.*)$", page, re.MULTILINE)
+    monkeypatch.setattr("builtins.input", lambda question: "y")
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    for line in typed:
+        words = shlex.split(line)
+        module = __import__(words[2], fromlist=["main"])
+        assert module.main(words[3:]) == 0, f"{line}: {capsys.readouterr().err}"
+    assert {line.split()[2].removeprefix("study.") for line in typed} >= {
+        "new", "status", "watch", "list", "compare", "remove", "run"
+    }  # fmt: skip

@@ -22,7 +22,7 @@ _spec.loader.exec_module(synthetic)
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two studies in `studies/`."""
-    path = tmp_path_factory.mktemp("home")
+    path = tmp_path_factory.mktemp("made") / "home"
     synthetic.write_study(path / "studies" / "splade_k_search", synthetic.K_STUDY)
     synthetic.write_study(path / "studies" / "nothing_yet", {}, status="running")
     return path
@@ -102,14 +102,14 @@ def test_a_study_without_a_best_trial_says_why() -> None:
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        ("studies/splade_k_serch", "does not exist; studies beside it: {}/studies/splade_k_search"),
-        ("studies", "is no study's folder: it has no summary.json; studies in it: {}/studies/nothing_yet, "),
-        ("splade_k_search", "does not exist; studies in studies: {}/studies/splade_k_search"),
+        ("studies/splade_k_serch", "does not exist; nearest: {}/studies/splade_k_search"),
+        ("studies", "is no study's folder: it has no summary.json; nearest: {}/studies/nothing_yet, "),
+        ("splade_k_search", "does not exist; nearest: {}/studies/splade_k_search"),
         (
             "studies/splade_k_search/summary.json",
             "is a file; a study's folder is needed, such as {}/studies/splade_k_search",
         ),
-        (".", "is no study's folder: it has no summary.json; studies in studies: "),
+        (".", "is no study's folder: it has no summary.json; nearest: {}/studies/nothing_yet, "),
     ],
 )
 def test_a_folder_that_is_no_study_names_the_nearest(place: str, told: str, home: Path) -> None:
