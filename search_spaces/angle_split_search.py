@@ -28,6 +28,7 @@ def everything(trial):
 
 EMBEDDED = Study(
     question=QUESTION,
+    purpose="both splits with ten seeds in minutes on a CPU, with what comes with the project",
     trainer="angle",
     parameter="split",
     design="paired",
@@ -45,6 +46,7 @@ EMBEDDED = Study(
 # another encoder: --set backbone=NAME_OR_FOLDER.
 JSTS = Study(
     question=QUESTION,
+    purpose="both splits on Japanese JSTS with a small encoder; downloads both",
     trainer="angle",
     parameter="split",
     design="paired",
@@ -88,6 +90,7 @@ STUDY = {
     # The published setting. Five seeds: no exact test on them can go below p = 0.0625.
     "paper": JSTS.model_copy(
         update={
+            "purpose": "the published setting: a larger encoder, five seeds",
             "config": JSTS.config.model_copy(
                 update={"backbone": "cl-nagoya/ruri-v3-130m", "dims": (32, 64, 128, 256, 512)}
             ),
@@ -98,6 +101,7 @@ STUDY = {
     # The embedded inputs, searched: which setting is best, with lagging trials pruned.
     "search": EMBEDDED.model_copy(
         update={
+            "purpose": "split, scale, weights and learning rate searched together, with pruning, on a CPU",
             "design": "search",
             "config": EMBEDDED.config.model_copy(update={"evaluate_every": 25}),
             "space": everything,

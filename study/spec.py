@@ -172,6 +172,8 @@ class Study(Section):
 
     question: str
     """What the study is to answer, for people."""
+    purpose: str = ""
+    """What this profile is for, beside the others of its file; `--list` shows it."""
     trainer: str
     """A package of `trainables/`, such as `splade`, or the dotted name of a package of your own."""
     config: SerializeAsAny[TrainerConfig]
