@@ -252,7 +252,10 @@ def deviations(power: Power) -> Deviations | None:
     """What is known of a study's differences: deviations that an earlier study measured go before stated ones, a stated
     number of items before that of the earlier study. None where items or what varies between them stay open."""
     if power.measured:
-        found = measured(StudyFolder(Path(power.measured).absolute()))
+        storage = StudyFolder(Path(power.measured).absolute())
+        if not storage.summary.exists():
+            raise ValueError(f"power.measured={power.measured}: no study was run in this folder")
+        found = measured(storage)
         if found.between_seeds is None and power.seed_deviation is not None:
             found = replace(found, between_seeds=power.seed_deviation, origin=f"{found.origin}; seeds stated")
         return replace(found, items=power.items or found.items)

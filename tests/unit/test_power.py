@@ -165,7 +165,7 @@ def test_a_folder_without_values_per_item_is_refused(tmp_path) -> None:
     write_study(tmp_path, {1: {"test": 0.5, "untrained": 0.2}})
     with pytest.raises(ValueError, match="no two trials of it are complete with values per test item"):
         power.measured(StudyFolder(tmp_path))
-    with pytest.raises(ValueError, match=r"summary\.json does not exist"):
+    with pytest.raises(ValueError, match=r"power\.measured=.*nowhere: no study was run in this folder"):
         power.outlook(study_of("splade_k_search", measured=str(tmp_path / "nowhere")))
 
 
