@@ -1,7 +1,7 @@
 """The answer to a study, in one file that opens anywhere: `python -m study.report NAME [--storage DIR]`.
 
-Reads a storage folder and writes `report.html`, with its figures inside, and beside it the figures as PNGs and all
-values as tables. It starts no study and opens no database, so it can be run while a study is running.
+Reads a storage folder and writes `report.html`, with its figures inside, and beside it `report.md`, the figures as PNGs
+and all values as tables. It starts no study and opens no database, so it can be run while a study is running.
 """
 
 from __future__ import annotations
