@@ -5,7 +5,7 @@ change with its length. Interleaved, they are its even coordinates, and every pr
 ones. Both arms start from the same weights and see the same pairs in the same order, seed by seed.
 """
 
-from study.spec import Budget, Objective, Pruner, Resources, Study
+from study.spec import Budget, Objective, Power, Pruner, Resources, Study
 from trainables.angle.config import Config
 from trainables.config import Optimiser
 from trainables.data.config import PairData
@@ -69,6 +69,7 @@ JSTS = Study(
     objectives=(Objective(name="spearman"),),
     budget=Budget(trials=len(ARMS)),
     resources=Resources(cpus_per_worker=2),
+    power=Power(items=1589, reported=0.0035, source="JSTS, ruri-v3-130m at 128, 256 and 512, Leverages' blog"),
 )
 
 STUDY = {

@@ -140,7 +140,8 @@ class Power(Section):
     show. Nothing of it changes what is run."""
 
     measured: str | None = None
-    """Folder of an earlier study, from which what is not given here is taken."""
+    """Folder of an earlier study, whose deviations are taken in place of those stated here, and its number of items
+    where none is."""
     items: Annotated[int, Field(ge=2)] | None = None
     """Test queries or pairs that every trial is measured on."""
     item_deviation: PositiveFinite | None = None

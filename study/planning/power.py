@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from statistics import NormalDist, median
@@ -125,8 +125,11 @@ def _searched(study: Study, known: Deviations | None) -> list[str]:
             f"one seed: of two trials that are level, the report's test over items tells {false_alarms(known):.0%} "
             f"apart at p < {LEVEL:g}; several replicates or fresh seeds for the best few tell luck from difference"
         )
-    if seeds == 1 and known.between_seeds is None:
-        lines.append("one seed: the difference is one of two trained models, not of their settings")
+    if known.between_seeds is None:
+        lines.append(
+            "one seed: the difference is one of two trained models, not of their settings" if seeds == 1
+            else "that is as if seeds did not differ: what a difference varies by between them is not known"
+        )  # fmt: skip
     return lines
 
 
@@ -135,7 +138,7 @@ def _paired(study: Study, known: Deviations | None) -> list[str]:
     sizes = sum(metric.of == name for metric in study.metrics.values())
     tests = [(f"{name} on average over {sizes} sizes" if sizes else name, 1)]
     if sizes:
-        tests.append((f"{name} at one of {sizes} sizes", sizes))
+        tests.append((f"{name} at one of {sizes} sizes, where it varies as their mean does", sizes))
     lines = []
     for what, corrected in tests:
         level = LEVEL / corrected
@@ -193,9 +196,9 @@ def by_student(known: Deviations, seeds: int, level: float) -> float:
 
 def false_alarms(known: Deviations) -> float:
     """How often the test over items of one seed gives p < LEVEL for two trials that are level over all seeds."""
-    of_items = math.sqrt(known.between_items**2 / known.items)
-    normal = NormalDist()
-    return 2 * normal.cdf(-normal.inv_cdf(1 - LEVEL / 2) * of_items / math.sqrt(known.variance(1)))
+    normal, luck = NormalDist(), known.between_seeds or 0.0
+    seen = math.sqrt(1 - luck**2 / known.variance(1))
+    return 2 * normal.cdf(-normal.inv_cdf(1 - LEVEL / 2) * seen)
 
 
 def by_flips(known: Deviations, seeds: int, level: float) -> float:
@@ -243,21 +246,16 @@ def _smallest(power: Callable[[float], float], spread: float) -> float:
 
 
 def deviations(power: Power) -> Deviations | None:
-    """What a study file and an earlier study say, the file first; None where they leave items or what varies between
-    items open."""
-    before = measured(StudyFolder(Path(power.measured).absolute())) if power.measured else None
-    stated = power.item_deviation is not None
-    items = power.items or (before.items if before else None)
-    between_items = power.item_deviation or (before.between_items if before else None)
-    if items is None or between_items is None:
+    """What is known of a study's differences: deviations that an earlier study measured go before stated ones, a stated
+    number of items before that of the earlier study. None where items or what varies between them stay open."""
+    if power.measured:
+        found = measured(StudyFolder(Path(power.measured).absolute()))
+        if found.between_seeds is None and power.seed_deviation is not None:
+            found = replace(found, between_seeds=power.seed_deviation, origin=f"{found.origin}; seeds stated")
+        return replace(found, items=power.items or found.items)
+    if power.items is None or power.item_deviation is None:
         return None
-    between_seeds = power.seed_deviation
-    if between_seeds is None and before is not None:
-        between_seeds = before.between_seeds
-    between_both = before.between_both if before and not stated else 0.0
-    some = any(given is not None for given in (power.items, power.item_deviation, power.seed_deviation))
-    origin = "stated" if before is None else before.origin + (", where not stated" if some else "")
-    return Deviations(items, between_items, between_both, between_seeds, origin)
+    return Deviations(power.items, power.item_deviation, between_seeds=power.seed_deviation)
 
 
 def measured(storage: StudyFolder) -> Deviations:
@@ -274,20 +272,28 @@ def measured(storage: StudyFolder) -> Deviations:
     ]
     if not tables:
         raise ValueError(f"{storage.path}: no two trials of it are complete with values per test item")
-    parts = [components(table) for table in tables]
+    varied = [_variances(table) for table in tables]
+    of_seeds = [variance for variance, _, _ in varied if variance is not None]
     seeds, items = tables[0].shape
-    noise = [float(sum(variance for variance, _ in part.both)) for part in parts]
-    of_items = [max(float(part.items[0][0]) - e, 0.0) * items for part, e in zip(parts, noise, strict=True)]
-    of_seeds = [
-        max(float(part.seeds[0][0]) - e, 0.0) * seeds for part, e in zip(parts, noise, strict=True) if part.seeds
-    ]
     return Deviations(
         items=items,
-        between_items=math.sqrt(median(of_items)),
-        between_both=math.sqrt(median(noise) * seeds * items),
+        between_items=math.sqrt(median(variance for _, variance, _ in varied)),
+        between_both=math.sqrt(median(variance for _, _, variance in varied)),
         between_seeds=math.sqrt(median(of_seeds)) if of_seeds else None,
         origin=f"measured in {storage.path}, {len(tables)} difference(s) of {seeds} seed(s) on {items} items",
     )
+
+
+def _variances(table: np.ndarray) -> tuple[float | None, float, float]:
+    """Variance between seeds, between items and between both of differences (seeds, items); with one seed nothing is
+    known of the first, and the last is part of the second."""
+    seeds, items = table.shape
+    found = components(table)
+    of_seeds, of_items, of_both = (
+        float(sum(variance for variance, _ in parts)) for parts in (found.seeds, found.items, found.both)
+    )
+    between_seeds = max(of_seeds - of_both, 0.0) * seeds if found.seeds else None
+    return between_seeds, max(of_items - of_both, 0.0) * items, of_both * seeds * items
 
 
 def _differences(storage: StudyFolder, summary: StudySummary) -> list[np.ndarray]:

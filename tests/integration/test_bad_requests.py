@@ -370,7 +370,13 @@ def test_dry_run_is_quick_and_complete_and_starts_nothing(tmp_path) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.splitlines()[-1] == "[]"
-    for part in ("space       k in", "trials      9 x 1", "batch_size = 32", "ledger      nothing yet; to do: 9 new"):
+    for part in (
+        "space       k in",
+        "power       80% for",
+        "trials      9 x 1",
+        "batch_size = 32",
+        "ledger      nothing yet; to do: 9 new",
+    ):
         assert part in done.stdout
     assert list(tmp_path.iterdir()) == []
 
