@@ -12,6 +12,7 @@ import json
 import logging
 import math
 import socket
+import time
 import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -44,6 +45,8 @@ from trainables.files import remove_asides, write_whole
 
 log = logging.getLogger(__name__)
 
+STALE_S = 5.0
+"""While trials report steps, `summary.json` is at most so old: those who watch from elsewhere see nothing else."""
 NO_OPTIONS = LaunchOptions()
 
 
@@ -226,6 +229,8 @@ class Ledger:
         if records:
             row.step = max(row.step, records[-1]["step"])
             self._wake()
+            if time.monotonic() - self._written > STALE_S:
+                self._write_summary()
         if self._account.spent(self._rows.values()):
             self._halt = self._halt or "budget spent"
         return row.stop or self._halt
@@ -475,6 +480,7 @@ class Ledger:
     def _write_summary(self) -> StudySummary:
         summary = self.summary()
         write_whole(self.storage.summary, summary.text())
+        self._written = time.monotonic()
         return summary
 
 

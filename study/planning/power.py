@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 POWER = 0.8
+REPORTED = "reported"
 DRAWS = 4_000
 FLIPS = 12
 """Up to so many seeds all flips of signs are looked at; beyond, as many as these have."""
@@ -91,12 +92,13 @@ def outlook(study: Study) -> list[str]:
             "not known, for want of what a difference varies by between test items and between seeds, and of the "
             "number of items: --power measured=FOLDER takes them from an earlier study"
         )
-        lines += _reported(study.power, None)
     else:
         seeds = "not known" if known.between_seeds is None else f"{known.between_seeds:.2g}"
         lines.append(
             f"a difference varies by {known.between_items:.2g} between items, {seeds} between seeds: {known.origin}"
         )
+    if not any(line.startswith(REPORTED) for line in lines):
+        lines += _reported(study.power, None)
     return [("power       " if place == 0 else " " * 12) + line for place, line in enumerate(lines)]
 
 
@@ -134,11 +136,12 @@ def _searched(study: Study, known: Deviations | None) -> list[str]:
 
 
 def _paired(study: Study, known: Deviations | None) -> list[str]:
+    """Of a metric with sizes the difference at one size is taken to vary as that of their mean does."""
     name, seeds = study.objectives[0].name, study.replicates
     sizes = sum(metric.of == name for metric in study.metrics.values())
     tests = [(f"{name} on average over {sizes} sizes" if sizes else name, 1)]
     if sizes:
-        tests.append((f"{name} at one of {sizes} sizes, where it varies as their mean does", sizes))
+        tests.append((f"{name} at one of {sizes} sizes", sizes))
     lines = []
     for what, corrected in tests:
         level = LEVEL / corrected
@@ -170,7 +173,7 @@ def _reported(power: Power, smallest: float | None) -> list[str]:
         verdict = ", no less than that"
     else:
         verdict = ", LESS than that: the study is not likely to show it; more seeds or test items are needed"
-    return [f"reported is {power.reported:g}{source}{verdict}"]
+    return [f"{REPORTED} is {power.reported:g}{source}{verdict}"]
 
 
 def by_student(known: Deviations, seeds: int, level: float) -> float:

@@ -68,7 +68,7 @@ def test_holm_counts_what_the_report_compares(tmp_path) -> None:
 def test_holm_counts_the_sizes_of_paired_arms() -> None:
     study = study_of("angle_split_search", "jsts", item_deviation=0.2, seed_deviation=0.002)
     assert len(study.config.dims) == 5
-    assert any("at one of 5 sizes, where" in line and "p < 0.01)" in line for line in power.outlook(study))
+    assert any("at one of 5 sizes on" in line and "p < 0.01)" in line for line in power.outlook(study))
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,8 @@ def test_five_seeds_cannot_show_anything_and_ten_can() -> None:
     few = power.outlook(study_of("angle_split_search", "paper", items=1_400, item_deviation=0.2, seed_deviation=0.002))
     assert "flips of signs over 5 seeds give no p below 0.0625, and less than 0.05 is needed; that takes 6" in few[0]
     assert "less than 0.01 is needed; that takes 8 seeds" in few[1]
+    assert few[-1].strip().startswith("reported is 0.0035 (JSTS, ")
+    assert "LESS" not in few[-1]
     ten = power.outlook(study_of("angle_split_search", items=1_400, item_deviation=0.2, seed_deviation=0.002))
     known = Deviations(1_400, 0.2, between_seeds=0.002)
     here, elsewhere = power.by_flips(known, 10, 0.05), power.by_student(known, 10, 0.05)
