@@ -180,6 +180,8 @@ def command_problems(command: Command) -> list[str]:
     if words[0] == "make" and len(words) > 1:
         targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         return [f"there is no target {target}" for target in words[1:] if target not in targets]
+    if (ROOT / module / "__main__.py").exists() and module:
+        return [] if not rest else [f"{module} takes no arguments"]
     if command.needs is None and command.block:
         return ["neither executed by a test nor marked by <!-- needs: ... --> before its block"]
     if module and not command.needs and not (ROOT / f"{module.replace('.', '/')}.py").exists():
@@ -234,7 +236,7 @@ def _asked(module: str, options: object) -> list[str]:
             overrides.apply(config, {"cache": "cache"} | overrides.parse(settings))
             return []
         name = getattr(options, "name", None)
-        if name is None or PLACEHOLDER.fullmatch(name):
+        if module == "study.new" or name is None or PLACEHOLDER.fullmatch(name):
             return []
         if name.endswith(".py") and not Path(name).exists():
             name = str(ROOT / name)
@@ -244,7 +246,7 @@ def _asked(module: str, options: object) -> list[str]:
         profile, _ = spec.chosen(found, spec.find(name)[1], options.profile)  # type: ignore[attr-defined]
         if module in ("study.run", "study.submit"):
             given = overrides.parse(settings)
-            study = spec.changed(found[profile], given, request._changes(options))  # type: ignore[arg-type]
+            study = spec.changed(found[profile], given, request.changes(options))  # type: ignore[arg-type]
             check_settings(study, given)
     except ValueError as error:
         return [str(error)]

@@ -24,6 +24,7 @@ from trainables.places import absolute
 from trainables.training_record import TrainingRecord
 
 if TYPE_CHECKING:
+    import altair as alt
     import pandas as pd
     from sentence_transformers import SentenceTransformer, SparseEncoder
 
@@ -83,6 +84,19 @@ class RecordedStudy:
         from study.reporting import frames
 
         return frames.per_query(self._folder)
+
+    def figure(self, name: str) -> alt.LayerChart:
+        """A figure of the report as an Altair chart, which a notebook shows: `curve`, `pareto`, `validation_curve`, ...
+
+        Raises ValueError with the names of the figures that the study has.
+        """
+        from study.reporting.figures import figures
+
+        drawn = figures(self._findings)
+        if name not in drawn:
+            has = f"there are {', '.join(drawn)}" if drawn else "there is none yet"
+            raise ValueError(f"{self.summary.study} has no figure '{name}'; {has}")
+        return drawn[name]
 
     @property
     def best(self) -> RecordedTrial:

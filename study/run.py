@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,13 +27,15 @@ from study.ledger.launch_options import LaunchOptions
 from study.ledger.lock import Held, Lock
 from study.ledger.on_record import OnRecord, on_record
 from study.ledger.space import explore
+from study.notify import VARIABLE, Notifier
+from study.notify import check as check_target
 from study.planning import cards, provenance
 from study.planning.plan import plan
 from study.protocol.destinations import Destinations, shared_tracking
 from study.protocol.folder import StudyFolder
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import StudySummary, read
-from study.reporting.screen import Display, final_text
+from study.reporting.screen import Display, final_text, result
 from study.terminal import View, forget, keep_screen, listen
 from study.tracking.probe import run_tags
 from study.tracking.uri_check import check_uri
@@ -138,6 +140,9 @@ def _launch(options: argparse.Namespace) -> Launch:
     if not options.fresh:
         name = profiles.name_in(folder, asked.file.stem, name, asked.profile)
     ledger = _ledger(options, name)
+    target = options.notify or os.environ.get(VARIABLE)
+    if target:
+        check_target(target)
     given = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
     tracking = absolute_uri(given or (DEFAULT_TRACKING if options.address is None else shared_tracking(storage)))
     destinations = Destinations(storage, ledger, tracking, options.checkpoints)
@@ -220,6 +225,30 @@ def _make_way(launch: Launch, options: argparse.Namespace, lock: Lock) -> Lock:
     return lock
 
 
+class Notices:
+    """What `--notify` is told of a study."""
+
+    def __init__(self, target: str | None, study: str, say: Callable[[str], None]) -> None:
+        """Without a target nobody is told anything."""
+        self.study = study
+        self.best: tuple[int, ...] | None = None
+        self.notifier = Notifier(target, say) if target else None
+
+    def tell(self, event: str, message: str) -> None:
+        if self.notifier is not None:
+            self.notifier.send(event, self.study, message)
+
+    def update(self, summary: StudySummary) -> None:
+        """Tell of a best trial that is not that of the summary before."""
+        if self.best is not None and summary.best and summary.best != self.best:
+            self.tell("best", result(summary))
+        self.best = summary.best
+
+    def close(self) -> None:
+        if self.notifier is not None:
+            self.notifier.close()
+
+
 class Session:
     """One launch of a study on this terminal."""
 
@@ -244,6 +273,7 @@ class Session:
         display.message(f"{self.name}: checking the inputs, starting Ray; files in {_short(self.storage.path)}")
         for line in request.unused(self.options.address):
             display.message(line)
+        self.notices = Notices(self.options.notify or os.environ.get(VARIABLE), self.name, display.message)
         # The inputs are read on one core while Ray is imported and started on the other.
         check = InputCheck(self.study, self.storage)
         try:
@@ -278,19 +308,22 @@ class Session:
                 print(f"error: {told(error)}", file=err, flush=True)
                 return WRONG
             traceback.print_exc()
-            print(f"error: the study failed: {failure(error, self.storage.logs)}", file=err, flush=True)
+            said = f"the study failed: {failure(error, self.storage.logs)}"
+            print(f"error: {said}", file=err, flush=True)
+            self.notices.tell("failed", said)
             return FAILED
         finally:
             check.stop()
             if self.engine is not None:
                 self.engine.stop()
+            self.notices.close()
 
     def _conduct(self, engine: Any, found: Any, contents: Any, display: Display, out: View) -> int:
         import ray
 
         engine.check_room(self.study)
         options = LaunchOptions(
-            tags=provenance.tags() | {"command": provenance.command()},
+            tags=provenance.tags() | {"command": provenance.command(self.options.notify), "cluster": engine.cluster},
             retry_failed=self.options.retry_failed,
             moves=self.before.moves,
         )
@@ -322,6 +355,7 @@ class Session:
             when = f" ({waits}); when it takes records again," if waits else ";"
             display.message(f"{place} does not have everything yet{when} the same command sends the rest")
         display.close(summary, self.storage)
+        self.notices.tell(summary.status, f"{summary.status}. {result(summary)}")
         if summary.status == StudyStatus.INTERRUPTED:
             display.message(f"{lost or 'interrupted'}; the same command carries on")
         elif summary.status == StudyStatus.FAILED:
@@ -341,10 +375,13 @@ class Session:
         for notice in ray.get(actor.notices.remote()):
             display.message(notice)
         began = time.monotonic()
-        if began >= self.next_look:
-            display.update(ray.get(actor.summary.remote()))
-            # A long study's summary takes a while to make: the screen takes a small share of the ledger's time.
-            self.next_look = began + SCREEN_PACE * (time.monotonic() - began)
+        if began < self.next_look:
+            return
+        summary = ray.get(actor.summary.remote())
+        display.update(summary)
+        self.notices.update(summary)
+        # A long study's summary takes a while to make: the screen takes a small share of the ledger's time.
+        self.next_look = began + SCREEN_PACE * (time.monotonic() - began)
 
     def _fit(self, engine: Any) -> None:
         try:

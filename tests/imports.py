@@ -59,7 +59,10 @@ def layers(graph: Graph) -> list[list[str]]:
     return found
 
 
-COMMANDS = ("run", "submit", "evaluate", "report", "export", "notebook")
+COMMANDS = (
+    "__main__", "run", "submit", "evaluate", "report", "export", "status", "watch", "list", "compare", "remove", "new",
+    "notebook",
+)  # fmt: skip
 """The command lines, and what `study.open` gives: they import all rooms, and nobody but `study` itself imports them."""
 MAY_IMPORT = {
     "ground": (),
@@ -75,7 +78,7 @@ MAY_IMPORT = {
     "reporting": ("ground", "stats", "protocol"),
 }
 """Room of study/ -> the rooms that it may import beside its own; `ground` and `request` are files, not folders."""
-GROUND = ("confirmation", "databases", "home", "private_names", "spec", "terminal", "uris", "values")
+GROUND = ("confirmation", "databases", "home", "notify", "private_names", "spec", "terminal", "uris", "values")
 REQUEST = ("profiles", "request", "selection")
 
 LIBRARIES = {

@@ -90,6 +90,11 @@ class Engine:
         self._temporary: str | None = None
         self.ledger: Any = None
 
+    @property
+    def cluster(self) -> str:
+        """Where trials run, in words; known from `start` on."""
+        return "this machine" if self.address is None else f"Ray at {ray.get_runtime_context().gcs_address}"
+
     def start(self) -> None:
         """Connect to the cluster at `address`, or start one on this machine that ends with this process."""
         for name, value in (EVERYWHERE | (OWN_CLUSTER if self.address is None else {})).items():

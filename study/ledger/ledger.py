@@ -252,6 +252,8 @@ class Ledger:
             row.step = max(row.step, records[-1]["step"])
             self._faults.well(number)
             self._wake()
+            if self._view.old:
+                self._write_summary()
         if self._account.spent(self._rows.values()):
             self._halt = self._halt or "budget spent"
         return row.stop or self._halt

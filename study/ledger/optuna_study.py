@@ -19,6 +19,7 @@ from optuna.storages import RDBStorage
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from study.databases import check_sqlite, patience
+from study.ledger import lease
 from study.ledger.definition import at_default, defaults, differences
 from study.ledger.groups import GROUP, places
 from study.ledger.lease import TABLE as LEASES
@@ -315,6 +316,13 @@ def forget(url: str, name: str) -> None:
         optuna.delete_study(study_name=name, storage=_database(url))
 
 
+def remove(url: str, name: str) -> None:
+    """Take a study out of the storage, with all its trials and its lease."""
+    with _readable(url):
+        optuna.delete_study(study_name=name, storage=_database(url))
+    lease.remove(url, name)
+
+
 def _unstepped(study: optuna.Study) -> int:
     rows = [
         t.user_attrs.get("row", {})
@@ -328,7 +336,7 @@ def _unstepped(study: optuna.Study) -> int:
 
 def definition(spec: Study) -> dict[str, Any]:
     """What must not change while a study is carried on, as flat JSON values."""
-    free = {"question", "parameter", "plane", "signals", "budget", "resources", "power"}
+    free = {"question", "purpose", "parameter", "plane", "signals", "budget", "resources", "power"}
     tree = spec.model_dump(mode="json", exclude=free)
     tree["config"].pop("cache")
     tree["space"] = {name: distribution_to_json(found) for name, found in explore(spec).items()}

@@ -14,6 +14,9 @@ CHEAP_S = 0.2
 """A view that takes no longer is written after every event."""
 SHARE = 0.05
 """Of the ledger's time goes to a larger one."""
+STALE_S = 5.0
+"""While trials report steps, one that is cheap enough is at most so old: those who watch from elsewhere see nothing
+else."""
 
 
 class View:
@@ -29,6 +32,11 @@ class View:
     def due(self) -> bool:
         """Whether it may be written again by now."""
         return self._cost_s <= CHEAP_S or time.monotonic() - self._ended >= self._cost_s / SHARE
+
+    @property
+    def old(self) -> bool:
+        """Whether it should be written though only steps were made."""
+        return self.due and time.monotonic() - self._ended > STALE_S
 
     def write(self, make: Callable[[], StudySummary]) -> StudySummary:
         """Make the summary and write it; returns it, written or not."""

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from study import __version__
+from study.notify import shown
 from study.tracking import PACKAGE as RECORDER
 from study.uris import redacted
 
@@ -46,9 +47,11 @@ def git_state() -> dict[str, str]:
     return {}
 
 
-def command() -> str:
-    """The command line of this process, without the passwords in its URLs."""
-    return " ".join(map(redacted, sys.argv))
+def command(secret: str | None = None) -> str:
+    """The command line of this process, without the passwords in its URLs, and with no more of a `secret` target of
+    notifications than may be shown."""
+    words = [word.replace(secret, shown(secret)) if secret else word for word in sys.argv]
+    return " ".join(map(redacted, words))
 
 
 def _git(*arguments: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from study import request
+from study.notify import VARIABLE
 from study.planning import provenance
 from study.planning.plan import plan
 from study.protocol.destinations import Destinations
@@ -32,7 +33,7 @@ TRACKING = (
 STOP_S = 600
 """How long a stopped study may take to end its trials before Ray kills it; Ray's own default is 3 s."""
 
-HERE_ALONE = {"name", "list", "address", "storage", "ledger", "tracking_uri", "dry_run", "help"}
+HERE_ALONE = {"name", "list", "address", "storage", "ledger", "tracking_uri", "dry_run", "help", "notify"}
 """Options of `study.run` that are not passed on as they are."""
 
 
@@ -75,8 +76,9 @@ def build(options: argparse.Namespace) -> Job:
     urls = {
         "MLFLOW_TRACKING_URI": options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI"),
         "STUDY_LEDGER": options.ledger or os.environ.get("STUDY_LEDGER"),
+        VARIABLE: options.notify or os.environ.get(VARIABLE),
     }
-    for option, url in zip(("--tracking-uri", "--ledger"), urls.values(), strict=True):
+    for option, url in zip(("--tracking-uri", "--ledger"), urls.values(), strict=False):
         file = sqlite_path(url or "")
         if file is not None and not file.is_absolute():
             raise ValueError(f"{option} {url}: give an absolute path (sqlite:////...) that the cluster's head sees")

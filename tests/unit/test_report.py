@@ -229,7 +229,7 @@ class _Page(HTMLParser):
             self.specifications.append(json.loads(data))
 
 
-FIGURES = {"parameter_curve", "matched_cost", "pareto", "training_loss", "validation_curve"}
+FIGURES = {"curve", "matched_cost", "pareto", "training_loss", "validation_curve"}
 
 
 def test_the_page_stands_alone_and_is_complete(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_without_cost_there_are_no_cost_sections(tmp_path: Path) -> None:
     text = write_report(StudyFolder(tmp_path)).read_text()
     assert "FLOPS" not in text
     assert not (tmp_path / "pareto.png").exists()
-    assert (tmp_path / "parameter_curve.png").exists()
+    assert (tmp_path / "curve.png").exists()
 
 
 def test_a_minimised_objective_and_a_parameter_of_words(tmp_path: Path) -> None:
