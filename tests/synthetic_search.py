@@ -93,7 +93,7 @@ class Studied:
 
     def __init__(self, monkeypatch, folder: Path, study: Study, goal: Callable[..., dict[str, float]] = goal) -> None:
         self.storage, self.folder, self.study, self.goal = optuna.storages.InMemoryStorage(), folder, study, goal
-        monkeypatch.setattr(optuna_study, "_storage", lambda url, fence=None: self.storage)
+        monkeypatch.setattr(optuna_study, "_database", lambda url, fence=None: self.storage)
         self.open()
 
     def open(self, **arguments: Any) -> None:

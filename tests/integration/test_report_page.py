@@ -1,4 +1,4 @@
-"""The report as a browser has it: figures that are drawn and answer, tables that sort, nothing that keeps anybody out."""
+"""The report as a browser has it: figures that are drawn and answer, tables that sort, pages that keep nobody out."""
 
 from __future__ import annotations
 
