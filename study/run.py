@@ -28,10 +28,12 @@ from study.planning import cards, provenance
 from study.planning.plan import plan
 from study.protocol.destinations import Destinations, shared_tracking
 from study.protocol.folder import StudyFolder
+from study.protocol.messages import Conclusion
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import StudySummary, read
 from study.reporting.screen import Display, final_text
 from study.terminal import View, forget, keep_screen, listen
+from study.tracking.model_process import loadable
 from study.tracking.probe import run_tags
 from study.tracking.uri_check import check_uri
 from study.uris import DEFAULT_TRACKING, absolute_uri, redacted, sqlite_path
@@ -126,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
     if begun is not None and outlook.idle and not retries and not before.moves:
         summary = _summary(storage)
         whole = summary is not None and summary.status == StudyStatus.FINISHED and not summary.tracking.pending
-        if summary is not None and whole and tags is not None:
+        if summary is not None and whole and tags is not None and not options.register:
             print(final_text(summary, storage), file=sys.stderr if options.json else sys.stdout)
             _print_json(options, summary)
             return FINISHED
@@ -240,9 +242,10 @@ class Session:
 
         engine.check_room(self.study)
         options = LaunchOptions(
-            tags=provenance.tags() | {"command": provenance.command()},
+            tags=provenance.tags() | provenance.source(spec.find(self.options.name)[1]),
             retry_failed=self.options.retry_failed,
             moves=self.before.moves,
+            label=self.options.label,
         )
         known = moved.as_begun(self.study, self.before)
         actor = engine.open_ledger(self.name, self.profile, known, self.destinations, options)
@@ -264,7 +267,20 @@ class Session:
             raise self.failure
         ray.get(actor.conclude.remote())
         lost = ray.get(actor.lost.remote())
-        artifacts = self._artifacts(display)
+        artifacts, answer = self._reported(display)
+        best = self._best(display)
+        loaded = best is not None and loadable(best)
+        if best is not None and not loaded:
+            artifacts.append((self.storage.inside(best), "best"))
+        if self.options.register and not loaded:
+            display.message(f"--register {self.options.register}: there is no model that sentence-transformers opens")
+        conclusion = Conclusion(
+            answer,
+            report="/".join(reversed(artifacts[0])) if answer else None,
+            model=self.storage.inside(best) if best is not None and loaded else None,
+            register=self.options.register,
+        )
+        ray.get(actor.found.remote(conclusion))
         complete = ray.get(actor.close.remote(artifacts, MLFLOW_WAIT_S))
         summary = read(self.storage.summary)
         if not complete:
@@ -297,28 +313,32 @@ class Session:
             # Raised again by the main thread, which waits for this one.
             self.failure = error
 
-    def _artifacts(self, display: Display) -> list[tuple[str, str]]:
-        """Write the report; what goes on the parent run, as paths in the folder: report, plots and the best model."""
+    def _reported(self, display: Display) -> tuple[list[tuple[str, str]], str | None]:
+        """Write the report: (path in the folder, place on the study's run) of its files, and the answer in words."""
         from study.reporting import page
+        from study.reporting.conclusions import answer
+        from study.reporting.results import Findings
 
-        found = []
         try:
             written = page.write(self.storage)
-            found += [(path.name, "report") for path in (written, *self.storage.figures())]
+            files = [(path.name, "report") for path in (written, *self.storage.figures())]
+            return files, answer(Findings(self.storage))
         except (ValueError, OSError) as error:
             display.message(f"the report is not written: {told(error)}")
+            return [], None
+
+    def _best(self, display: Display) -> Path | None:
+        """The folder of the best trial's finished model, copied here where an object store has it."""
         summary = read(self.storage.summary)
-        for number in summary.best[:1]:
-            checkpoint = summary.trials[number].checkpoint
-            if checkpoint is None:
-                continue
-            try:
-                place = self.storage.resolved(checkpoint)
-                best = fetched(place, self.storage.best(number), FETCH_WAIT_S)
-                found.append((self.storage.inside(best), "best"))
-            except OSError as error:
-                display.message(f"the best model is not copied to MLflow: {error}")
-        return found
+        checkpoint = summary.trials[summary.best[0]].checkpoint if summary.best else None
+        if checkpoint is None:
+            return None
+        try:
+            place = self.storage.resolved(checkpoint)
+            return Path(fetched(place, self.storage.best(summary.best[0]), FETCH_WAIT_S))
+        except OSError as error:
+            display.message(f"the best model is not copied to MLflow: {error}")
+            return None
 
     def _on_signal(self, number: int, frame: object) -> None:
         now = time.monotonic()

@@ -98,7 +98,12 @@ LIBRARIES = {
         "study/ledger/trials.py",
         "study/ledger/variants.py",
     },
-    "MLflow": {"study/tracking/mlflow_runs.py", "study/tracking/suite_results.py"},
+    "MLflow": {
+        "study/tracking/keep_model.py",
+        "study/tracking/loadable.py",
+        "study/tracking/mlflow_runs.py",
+        "study/tracking/suite_results.py",
+    },
 }
 """What few modules import, and all of these."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import importlib.metadata
 import os
 import platform
@@ -46,9 +47,17 @@ def git_state() -> dict[str, str]:
     return {}
 
 
-def command() -> str:
-    """The command line of this process, without the passwords in its URLs."""
-    return " ".join(map(redacted, sys.argv))
+def source(file: Path) -> dict[str, str]:
+    """Tags for who ran what: the command line, without the passwords in its URLs, the study's file, and the user."""
+    found = {
+        "command": " ".join(map(redacted, sys.argv)), "source": f"{file.parent.name}/{file.name}",
+        "source.type": "LOCAL",
+    }  # fmt: skip
+    try:
+        return found | {"user": getpass.getuser()}
+    except (KeyError, OSError):
+        # A container's user may have no name.
+        return found
 
 
 def _git(*arguments: str) -> str:

@@ -64,6 +64,20 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a launch has found at its end, for the study's records."""
+
+    answer: str | None = None
+    """The answer in words, or None where there is no report of it."""
+    report: str | None = None
+    """The place of the artifact that says more."""
+    model: str | None = None
+    """Path, in the study's folder, of the best trial's finished model, or None."""
+    register: str | None = None
+    """Name under which a registry is to have that model, or None."""
+
+
+@dataclass(frozen=True, slots=True)
 class ActorName:
     """The name by which the ledger's actor is found in the cluster."""
 
