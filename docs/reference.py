@@ -40,7 +40,7 @@ def commands() -> dict[str, Callable[[], argparse.ArgumentParser]]:
     """Module -> its `parser`, of every command line of the project."""
     found: dict[str, Callable[[], argparse.ArgumentParser]] = {}
     for path in sorted((ROOT / "study").glob("*.py")):
-        if re.search(r"^def parser\(\)", path.read_text(), re.MULTILINE):
+        if re.search(r"^def parser\(\).*^def main\(", path.read_text(), re.MULTILINE | re.DOTALL):
             found[f"study.{path.stem}"] = importlib.import_module(f"study.{path.stem}").parser
     from trainables import cli
 
@@ -269,7 +269,8 @@ def tables_page() -> str:
     lines = [
         "# Tables", "", MADE, "",
         "`trials.csv`, `curves.csv` and `per_query.parquet` lie beside the report of a study: `python -m study.report` "
-        "and the end of a study write them.", "",
+        "and the end of a study write them. [`study.open`](python.md#studyopen) gives the same tables as pandas "
+        "DataFrames; the dtypes are those of the DataFrames.", "",
     ]  # fmt: skip
     rows = {
         "trials": "One row per trial.",

@@ -21,10 +21,10 @@ from study.ledger.lock import Held, Lock
 from study.profiles import existing
 from study.protocol.folder import EvaluationFolder, StudyFolder, WorkFolder
 from study.protocol.measured import Measured
-from study.protocol.states import TrialState
 from study.protocol.summary import StudySummary, TrialSummary, read
 from study.reporting.suite_tables import tabled, write
 from study.request import resource_changes, unused
+from study.selection import finished_trials
 from study.suites.measurements import Planned, measure, measured, plan, read_result
 from study.suites.suites import resolve
 from study.terminal import View, keep_screen, listen
@@ -113,7 +113,7 @@ def run(options: argparse.Namespace, screen: Screen) -> int:
     storage = StudyFolder(existing(name, options.profile, options.storage).resolve())
     summary = read(storage.summary)
     _, study = spec.load(path, summary.profile, {}, resource_changes(options.resources))
-    trials = chosen(summary, options.trials)
+    trials = finished_trials(summary, "--trials", options.trials, several=True)
     uri = tracking_uri(options.tracking_uri, summary)
     place = storage.evaluation
     cache = (options.cache or place.cache).resolve()
@@ -132,28 +132,6 @@ def run(options: argparse.Namespace, screen: Screen) -> int:
     print(page.read_text(), end="", file=screen.out, flush=True)
     screen.say(f"{page}, with all figures in {page.with_suffix('.json')}")
     return FINISHED
-
-
-def chosen(summary: StudySummary, asked: str) -> list[TrialSummary]:
-    """The entries of the trials that `--trials` names; ValueError for one that is not there or not finished."""
-    trials = {trial.number: trial for trial in summary.trials}
-    complete = [number for number, trial in trials.items() if trial.state == TrialState.COMPLETE]
-    finished = f"finished are {', '.join(map(str, complete))}" if complete else "no trial is finished"
-    if asked == "best":
-        numbers = list(summary.best)
-        if not numbers:
-            raise ValueError(f"--trials best: {summary.study} has no best trial yet; {finished}")
-    else:
-        parts = [part.strip() for part in asked.split(",")]
-        if not all(part.isdecimal() for part in parts):
-            raise ValueError(f"--trials {asked}: give 'best', or numbers of trials such as 0,3; {finished}")
-        numbers = list(dict.fromkeys(map(int, parts)))
-    for number in numbers:
-        if number not in trials:
-            raise ValueError(f"--trials {asked}: {summary.study} has no trial {number}; {finished}")
-        if number not in complete:
-            raise ValueError(f"--trials {asked}: trial {number} is {trials[number].state}; {finished}")
-    return [trials[number] for number in numbers]
 
 
 def tracking_uri(given: str | None, summary: StudySummary) -> str | None:

@@ -59,6 +59,7 @@ NAMES = (
             "what the job server refuses is told in one sentence"),
     Private("optuna.distributions", "BaseDistribution._contains", ("self", "param_value_in_internal_repr"),
             "a given point has to be in the search space"),
+    Private("optuna.study", "Study._storage", (), "a group is shown a storage that has its own trials only"),
     Private("optuna.trial", "FrozenTrial._trial_id", (), "a trial is opened again by its id in the database"),
     Private("optuna.samplers", "QMCSampler._find_sample_id", ("self", "study", "search_space"),
             "a trial's place in the Sobol sequence is a function of its number"),
@@ -138,6 +139,11 @@ class OwnPlace:
 
     def _find_sample_id(self, study: Any, search_space: Any) -> int:
         return self.place
+
+
+def storage_of(study: Any) -> Any:
+    """The storage that an Optuna study is kept in."""
+    return study._storage
 
 
 def storage_id(trial: Any) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,9 @@ def parser() -> argparse.ArgumentParser:
         "--tracking-uri", metavar="URI",
         help="MLflow (default: $MLFLOW_TRACKING_URI, else studies/mlflow.db; with --address beside --storage)",
     )  # fmt: skip
-    parser.add_argument("--label", metavar="TEXT", help="name of the study's run in MLflow (default: tells studies apart)")
+    parser.add_argument(
+        "--label", metavar="TEXT", help="name of the study's run in MLflow (default: tells studies apart)"
+    )
     parser.add_argument("--register", metavar="NAME", help="register the best model in MLflow under this name")
     parser.add_argument("--address", metavar="ADDR", help="Ray cluster (default: one on this machine)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a config value")
@@ -58,8 +61,19 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def requested(options: argparse.Namespace, elsewhere: bool = False) -> tuple[str, Path, str, spec.Study]:
-    """(title of the profile, file, profile, study) that the command line asks for; raises ValueError.
+@dataclass(frozen=True)
+class Requested:
+    """The study that a command line names."""
+
+    name: str
+    """The title of its profile: what ledger and MLflow call a study that begins."""
+    file: Path
+    profile: str
+    study: spec.Study
+
+
+def requested(options: argparse.Namespace, elsewhere: bool = False) -> Requested:
+    """The study that the command line asks for; raises ValueError.
 
     Paths are relative to the working folder, and absolute in what is returned. A study that will run `elsewhere` must
     have absolute ones.
@@ -79,10 +93,10 @@ def requested(options: argparse.Namespace, elsewhere: bool = False) -> tuple[str
     check_settings(study, settings)
     if elsewhere:
         inputs.check_elsewhere(study, explore(study), settings)
-        return name, path, profile, study
+        return Requested(name, path, profile, study)
     study = inputs.located(study, Path.cwd())
     inputs.check(study, explore(study))
-    return name, path, profile, study
+    return Requested(name, path, profile, study)
 
 
 def resource_changes(given: list[str]) -> dict[str, Any]:

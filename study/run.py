@@ -14,6 +14,8 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from study.engine.processes import descendants, kill
 from study.ledger import files, identity, inputs, lease, moved, optuna_study
 from study.ledger.launch_options import LaunchOptions
 from study.ledger.lock import Held, Lock
+from study.ledger.on_record import OnRecord, on_record
 from study.ledger.space import explore
 from study.planning import cards, provenance
 from study.planning.plan import plan
@@ -80,97 +83,137 @@ def main(arguments: list[str] | None = None) -> int:
 def run(options: argparse.Namespace) -> int:
     """Check the request, then run the study; raises ValueError or Held for a request that cannot be met."""
     home.provide()
-    name, file, profile, study = request.requested(options)
-    folder = (options.storage or profiles.default_folder(file.stem, name, profile, options.fresh)).resolve()
-    storage = StudyFolder(folder)
-    if not options.fresh:
-        name = profiles.name_in(folder, file.stem, name, profile)
-    ledger = options.ledger or os.environ.get("STUDY_LEDGER")
-    if ledger:
-        optuna_study.check_url(ledger)
-        ledger = absolute_uri(ledger) if sqlite_path(ledger) is not None else ledger
-        if options.fresh and optuna_study.holds(ledger, name):
-            raise ValueError(
-                f"--fresh: the ledger of --ledger already has a study '{name}', which would be carried on; "
-                "name another database, or leave --fresh out"
-            )
-    given = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
-    tracking = absolute_uri(given or (DEFAULT_TRACKING if options.address is None else shared_tracking(storage)))
-    destinations = Destinations(storage, ledger, tracking, options.checkpoints)
-    url = destinations.ledger_url
-    if options.checkpoints:
-        check_store(options.checkpoints, probe=False)
-    begun, before, fruitless, study_id = _in_ledger(url, name, study, options)
-    outlook = optuna_study.outlook(begun, study)
-    if not (options.fresh or options.dry_run):
-        files.check(storage)
-    if not options.fresh:
-        identity.check(storage, study_id, name, redacted(url))
+    launch = _launch(options)
     if options.dry_run:
-        here = cards.outlook(study.resources, cards.visible()) if options.address is None else None
-        print(plan(name, profile, study, destinations, outlook, before.moves, fruitless, here), flush=True)
+        print(_plan(launch, options), flush=True)
         return FINISHED
-    _check_writable(storage)
-    if outlook.states and not storage.journal.exists():
-        raise ValueError(
-            f"--storage {storage}: the ledger has trials of {name} whose journal is not there; name the folder that "
-            "the study was begun in, or another ledger"
-        )
-    check_uri(tracking)
-    tags = _recorded_tags(storage, tracking) if begun is not None else None
-    if begun is not None and study_id is not None:
-        where, lost = (
-            f"its run at {redacted(tracking)}",
-            "; if that folder is lost, delete the tag study.launch of it",
-        )
-        identity.check_launch(storage, study_id, identity.Launch.of(tags or {}), where, lost)
-    retries = options.retry_failed and outlook.states.get(TrialState.FAILED, 0)
-    if begun is not None and outlook.idle and not retries and not before.moves:
-        summary = _summary(storage)
-        whole = summary is not None and summary.status == StudyStatus.FINISHED and not summary.tracking.pending
-        if summary is not None and whole and tags is not None and not options.register:
-            print(final_text(summary, storage), file=sys.stderr if options.json else sys.stdout)
-            _print_json(options, summary)
-            return FINISHED
+    _check_folder(launch)
+    check_uri(launch.tracking)
+    tags = _recorded_tags(launch.storage, launch.tracking) if launch.found.carried_on else None
+    _check_newest(launch, tags)
+    summary = _complete(launch, options) if tags is not None else None
+    if summary is not None:
+        print(final_text(summary, launch.storage), file=sys.stderr if options.json else sys.stdout)
+        _print_json(options, summary)
+        return FINISHED
     if options.checkpoints:
         check_store(options.checkpoints, probe=True)
-    lock = Lock(storage.lock)
+    lock = Lock(launch.storage.lock)
     try:
-        if begun is not None or fruitless:
-            lease.await_free(url, name, lambda message: print(message, file=sys.stderr, flush=True))
-        if (options.fresh or fruitless) and storage.traces():
-            lock = _set_aside(storage, lock)
-        if fruitless:
-            optuna_study.forget(url, name)
-            print(
-                f"{name}: begun again; all of its {fruitless} trial(s) failed before their first step", file=sys.stderr
-            )
-        session = Session(name, profile, study, destinations, options, before)
+        lock = _make_way(launch, options, lock)
+        session = Session(launch.name, launch.profile, launch.study, launch.destinations, options, launch.found.inputs)
         return session.run()
     finally:
         lock.release()
 
 
-def _in_ledger(
-    url: str, name: str, study: spec.Study, options: argparse.Namespace
-) -> tuple[Any, moved.Begun, int, str | None]:
-    """(the study that is carried on, or None, the inputs it was begun with, 0, its id).
+@dataclass(frozen=True)
+class Launch:
+    """A study that is asked for, and what is there of it."""
 
-    Where another study of this name is there, whose trials all failed before their first step, nothing was learnt
-    from it that the change would spoil: (None, no inputs, the number of those trials, that study's id).
-    """
+    name: str
+    """Its name in the ledger."""
+    profile: str
+    study: spec.Study
+    destinations: Destinations
+    tracking: str
+    """URI of its tracking store."""
+    found: OnRecord
+
+    @property
+    def storage(self) -> StudyFolder:
+        return self.destinations.storage
+
+
+def _launch(options: argparse.Namespace) -> Launch:
+    """What the options ask for, checked against ledger and folder as far as that changes nothing."""
+    asked = request.requested(options)
+    name, study = asked.name, asked.study
+    folder = (options.storage or profiles.default_folder(asked.file.stem, name, asked.profile, options.fresh)).resolve()
+    storage = StudyFolder(folder)
+    if not options.fresh:
+        name = profiles.name_in(folder, asked.file.stem, name, asked.profile)
+    ledger = _ledger(options, name)
+    given = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+    tracking = absolute_uri(given or (DEFAULT_TRACKING if options.address is None else shared_tracking(storage)))
+    destinations = Destinations(storage, ledger, tracking, options.checkpoints)
+    if options.checkpoints:
+        check_store(options.checkpoints, probe=False)
     if options.fresh:
-        return None, moved.Begun(), 0, None
-    before = optuna_study.begun(url, name, study)
-    try:
-        known = moved.as_begun(study, before)
-        found = optuna_study.existing_study(url, name, known, options.checkpoints)
-        return found, before, 0, found.user_attrs.get("id") if found is not None else None
-    except optuna_study.Different:
-        fruitless = optuna_study.fruitless(url, name)
-        if not fruitless:
-            raise
-        return None, moved.Begun(), fruitless, optuna_study.id_of(url, name)
+        return Launch(name, asked.profile, study, destinations, tracking, OnRecord.nothing(study))
+    found = on_record(destinations.ledger_url, name, study, options.checkpoints)
+    if not options.dry_run:
+        files.check(storage)
+    identity.check(storage, found.id, name, redacted(destinations.ledger_url))
+    return Launch(name, asked.profile, study, destinations, tracking, found)
+
+
+def _ledger(options: argparse.Namespace, name: str) -> str | None:
+    """URL of the database that is named for the ledger, checked; None where it is kept in the folder."""
+    url = options.ledger or os.environ.get("STUDY_LEDGER")
+    if not url:
+        return None
+    optuna_study.check_url(url)
+    url = absolute_uri(url) if sqlite_path(url) is not None else url
+    if options.fresh and optuna_study.holds(url, name):
+        raise ValueError(
+            f"--fresh: the ledger of --ledger already has a study '{name}', which would be carried on; "
+            "name another database, or leave --fresh out"
+        )
+    return url
+
+
+def _plan(launch: Launch, options: argparse.Namespace) -> str:
+    found = launch.found
+    here = cards.outlook(launch.study.resources, cards.visible()) if options.address is None else None
+    return plan(
+        launch.name, launch.profile, launch.study, launch.destinations, found.outlook, found.inputs.moves,
+        found.fruitless, here,
+    )  # fmt: skip
+
+
+def _check_folder(launch: Launch) -> None:
+    """Raise ValueError where the folder cannot be written, or lacks the journal of trials that the ledger has."""
+    storage = launch.storage
+    _check_writable(storage)
+    if launch.found.outlook.states and not storage.journal.exists():
+        raise ValueError(
+            f"--storage {storage}: the ledger has trials of {launch.name} whose journal is not there; name the folder "
+            "that the study was begun in, or another ledger"
+        )
+
+
+def _check_newest(launch: Launch, tags: Mapping[str, str] | None) -> None:
+    """Raise `Refused` where the study was last run in another folder, by the tags of its run."""
+    if launch.found.carried_on and launch.found.id is not None:
+        where = f"its run at {redacted(launch.tracking)}"
+        lost = "; if that folder is lost, delete the tag study.launch of it"
+        identity.check_launch(launch.storage, launch.found.id, identity.Launch.of(tags or {}), where, lost)
+
+
+def _complete(launch: Launch, options: argparse.Namespace) -> StudySummary | None:
+    """The summary of a study that has nothing left to run or to send; else None."""
+    outlook = launch.found.outlook
+    retries = options.retry_failed and outlook.states.get(TrialState.FAILED, 0)
+    if not outlook.idle or retries or launch.found.inputs.moves or options.register:
+        return None
+    summary = _summary(launch.storage)
+    if summary is None or summary.status != StudyStatus.FINISHED or summary.tracking.pending:
+        return None
+    return summary
+
+
+def _make_way(launch: Launch, options: argparse.Namespace, lock: Lock) -> Lock:
+    """Wait until no other head runs the study, and put aside what is not carried on; returns the folder's lock."""
+    name, url, fruitless = launch.name, launch.destinations.ledger_url, launch.found.fruitless
+    if launch.found.carried_on or fruitless:
+        lease.await_free(url, name, lambda message: print(message, file=sys.stderr, flush=True))
+    if (options.fresh or fruitless) and launch.storage.traces():
+        lock = _set_aside(launch.storage, lock)
+    if fruitless:
+        optuna_study.forget(url, name)
+        print(f"{name}: begun again; all of its {fruitless} trial(s) failed before their first step", file=sys.stderr)
+    return lock
 
 
 class Session:
@@ -269,18 +312,12 @@ class Session:
         lost = ray.get(actor.lost.remote())
         artifacts, answer = self._reported(display)
         best = self._best(display)
-        loaded = best is not None and loadable(best)
-        if best is not None and not loaded:
-            artifacts.append((self.storage.inside(best), "best"))
-        if self.options.register and not loaded:
+        models = [(number, self.storage.inside(folder)) for number, folder in best.items() if loadable(folder)]
+        if self.options.register and not models:
             display.message(f"--register {self.options.register}: there is no model that sentence-transformers opens")
-        conclusion = Conclusion(
-            answer,
-            report="/".join(reversed(artifacts[0])) if answer else None,
-            model=self.storage.inside(best) if best is not None and loaded else None,
-            register=self.options.register,
-        )
-        ray.get(actor.found.remote(conclusion))
+        report = "/".join(reversed(artifacts[0])) if artifacts else None
+        artifacts += [(self.storage.inside(folder), "best") for folder in best.values() if not loadable(folder)]
+        ray.get(actor.found.remote(Conclusion(answer, report, tuple(models), self.options.register)))
         complete = ray.get(actor.close.remote(artifacts, MLFLOW_WAIT_S))
         summary = read(self.storage.summary)
         if not complete:
@@ -327,18 +364,21 @@ class Session:
             display.message(f"the report is not written: {told(error)}")
             return [], None
 
-    def _best(self, display: Display) -> Path | None:
-        """The folder of the best trial's finished model, copied here where an object store has it."""
-        summary = read(self.storage.summary)
-        checkpoint = summary.trials[summary.best[0]].checkpoint if summary.best else None
-        if checkpoint is None:
-            return None
-        try:
-            place = self.storage.resolved(checkpoint)
-            return Path(fetched(place, self.storage.best(summary.best[0]), FETCH_WAIT_S))
-        except OSError as error:
-            display.message(f"the best model is not copied to MLflow: {error}")
-            return None
+    def _best(self, display: Display) -> dict[int, Path]:
+        """Trial -> folder of its finished model, copied here where an object store has it: the best one, or that of
+        each group."""
+        summary, found = read(self.storage.summary), {}
+        bests = [group.best for group in summary.groups] if summary.groups else [summary.best]
+        for number in (best[0] for best in bests if best):
+            checkpoint = summary.trials[number].checkpoint
+            if checkpoint is None:
+                continue
+            try:
+                place = self.storage.resolved(checkpoint)
+                found[number] = Path(fetched(place, self.storage.best(number), FETCH_WAIT_S))
+            except OSError as error:
+                display.message(f"the best model is not copied to MLflow: {error}")
+        return found
 
     def _on_signal(self, number: int, frame: object) -> None:
         now = time.monotonic()

@@ -54,14 +54,47 @@ class Pruner(Section):
     reduction_factor: Annotated[int, Field(ge=2)] = 3
     """Successive halving and hyperband let one in so many trials go on at each rung."""
     startup_trials: NonNegativeInt = 4
-    """Finished trials that `median` waits for."""
+    """Finished trials that `median` waits for, in each group."""
+
+
+class Group(Section):
+    """What a study asks its question about one by one: each value is a group, with a search of its own."""
+
+    key: str
+    """A dotted key of the config, such as `backbone`; no trial is compared with one that has another value of it."""
+    values: Annotated[tuple[Any, ...], Field(min_length=1)]
+    """The values, one for each group. A new trial goes to the group that has the fewest, the first of them."""
+
+    @field_validator("values")
+    @classmethod
+    def _plain(cls, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(plain(value, "a value of a group") for value in given)
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> Group:
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(f"group.values: {', '.join(self.names)} cannot be told apart by their names")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the groups are called: what stands behind the last slash of each value, or all of it where that is not
+        enough to tell them apart. Fit for tags, names of metrics and of files.
+
+        >>> Group(key="backbone", values=("google-bert/bert-base-uncased", "FacebookAI/roberta-base")).names
+        ('bert-base-uncased', 'roberta-base')
+        """
+        whole = [str(value) for value in self.values]
+        last = [text.rstrip("/").rpartition("/")[2] for text in whole]
+        chosen = last if len(set(last)) == len(last) else whole
+        return tuple(re.sub(r"[^\w.-]+", "-", text).strip("-") for text in chosen)
 
 
 class Budget(Section):
     """A study ends when the first of these is spent."""
 
     trials: PositiveInt
-    """Number of trials in all, controls and points included."""
+    """Number of trials, controls and points included; in a study with groups, of each group."""
     wall_clock_s: PositiveFinite | None = None
     """Seconds that all launches of the study may take."""
     worker_hours: PositiveFinite | None = None
@@ -110,6 +143,9 @@ class Study(Section):
     trials run them, so that what is searched can be compared with them, and neither sampler nor pruner takes
     them into account. `points` are parameter sets that the next trials take, before the sampler takes over.
     A trial is one parameter set; its `replicates` run it with the seeds seed, seed + 1, ...
+
+    With a `group` the study asks its question once for each group, as studies of their own would: each has its own
+    controls, points, number of trials, sampler, pruner and best trial.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -123,6 +159,8 @@ class Study(Section):
     """Suggests the parameters of a trial, by Optuna's define-by-run calls; every name is a dotted key of the config."""
     parameter: str
     """The key that tables and plots put first."""
+    group: Group | None = None
+    """What the question is asked about one by one, such as backbones; None asks it once."""
     plane: tuple[str, str] | None = None
     """Two numeric keys of the space whose plane the report maps, the horizontal one first."""
     signals: tuple[str, ...] = ("loss",)
@@ -154,9 +192,15 @@ class Study(Section):
     def _consistent(self) -> Study:
         known = overrides.keys(self.config)
         given = [*(("control", values) for values in self.controls), *(("point", values) for values in self.points)]
-        for key in [self.parameter, *(self.plane or ()), *(key for _, values in given for key in values)]:
+        used = [self.parameter, *(self.plane or ()), *(key for _, values in given for key in values)]
+        for key in [*used, *(own for group in self.groups for own in group)]:
             if key not in known:
                 raise ValueError(overrides.unknown_key(key, known))
+        if self.group is not None and self.group.key in used:
+            raise ValueError(
+                f"group.key='{self.group.key}' is given to every trial by its group; parameter, plane, controls and "
+                "points name other keys"
+            )
         if self.budget.gpu_hours is not None and not self.resources.gpus_per_worker:
             raise ValueError(
                 f"budget.gpu_hours={self.budget.gpu_hours:g}, but resources.gpus_per_worker=0: trials hold no GPU; "
@@ -183,18 +227,35 @@ class Study(Section):
                 "or kind='successive_halving'"
             )
         self.config_with({})
-        for kind, values in given:
-            try:
-                self.config_with(values)
-            except ValueError as error:
-                raise ValueError(f"{kind} {values}: {error}") from None
+        for group in self.groups:
+            for kind, values in [("group", {}), *given] if group else given:
+                try:
+                    self.config_with(group | values)
+                except ValueError as error:
+                    raise ValueError(f"{kind} {group | values}: {error}") from None
         return self
 
     @property
+    def groups(self) -> tuple[dict[str, Any], ...]:
+        """What each group changes in the config, in their order; a study without groups has one, which changes
+        nothing."""
+        return ({},) if self.group is None else tuple({self.group.key: value} for value in self.group.values)
+
+    def group_name(self, place: int | None) -> str | None:
+        """What the group at this place of their order is called; None for no group."""
+        return self.group.names[place] if self.group is not None and place is not None else None
+
+    @property
+    def trials(self) -> int:
+        """Trials that the budget has room for, over all groups."""
+        return self.budget.trials * len(self.groups)
+
+    @property
     def metrics(self) -> dict[str, Metric]:
-        """All that the recipe reports with the base config, the controls or the points, and what it says of that."""
+        """All that the recipe reports with the base config, the groups, the controls or the points, and what it says
+        of that."""
         found: dict[str, Metric] = {}
-        for values in ({}, *self.controls, *self.points):
+        for values in ({}, *(group | given for group in self.groups for given in ({}, *self.controls, *self.points))):
             # Parameters that a younger version refuses fail their own trial, and have nothing to report.
             with suppress(ValueError):
                 found |= trainers.module(self.trainer, "config").metrics(overrides.apply(self.config, values))

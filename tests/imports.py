@@ -59,8 +59,8 @@ def layers(graph: Graph) -> list[list[str]]:
     return found
 
 
-COMMANDS = ("run", "submit", "evaluate", "report", "export")
-"""The command lines: they import all rooms, and nobody imports them."""
+COMMANDS = ("run", "submit", "evaluate", "report", "export", "notebook")
+"""The command lines, and what `study.open` gives: they import all rooms, and nobody but `study` itself imports them."""
 MAY_IMPORT = {
     "ground": (),
     "stats": (),
@@ -76,7 +76,7 @@ MAY_IMPORT = {
 }
 """Room of study/ -> the rooms that it may import beside its own; `ground` and `request` are files, not folders."""
 GROUND = ("databases", "home", "private_names", "spec", "terminal", "uris", "values")
-REQUEST = ("profiles", "request")
+REQUEST = ("profiles", "request", "selection")
 
 LIBRARIES = {
     "Ray": {
@@ -91,8 +91,10 @@ LIBRARIES = {
         "trainables/context.py",
     },
     "Optuna": {
-        "study/ledger/ledger.py",
+        "study/ledger/groups.py",
         "study/ledger/optuna_study.py",
+        "study/ledger/queue.py",
+        "study/ledger/rehearsal.py",
         "study/ledger/sampling.py",
         "study/ledger/space.py",
         "study/ledger/trials.py",
@@ -109,14 +111,14 @@ LIBRARIES = {
 
 
 def room(module: str) -> str | None:
-    """The room of a module of study/; None for a command line, and for what is no part of study/."""
+    """The room of a module of study/; None for it itself, for a command line, and for what is no part of study/."""
     package, _, name = module.partition(".")
-    if package != "study" or name in COMMANDS:
+    if package != "study" or not name or name in COMMANDS:
         return None
     top, _, inner = name.partition(".")
     if inner or (top in MAY_IMPORT and top != "request"):
         return top
-    return "request" if top in REQUEST else "ground" if top in ("", *GROUND) else top
+    return "request" if top in REQUEST else "ground" if top in GROUND else top
 
 
 def trespasses(graph: Graph) -> list[str]:
@@ -127,7 +129,9 @@ def trespasses(graph: Graph) -> list[str]:
         own = room(module)
         for other in imported:
             theirs = room(other)
-            if other in commands or (own and theirs and theirs != own and theirs not in MAY_IMPORT.get(own, ())):
+            if (other in commands and module != "study") or (
+                own and theirs and theirs != own and theirs not in MAY_IMPORT.get(own, ())
+            ):
                 found.append(f"{module} imports {other}")
     return found
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from trainables import licences, overrides, paths, trainers
 from trainables.places import EXAMPLES, MODEL, PAIRS, TEXTS
@@ -29,6 +29,9 @@ ONNX = "onnx/model.onnx"
 """Where the graph is in a model's folder, as sentence-transformers' own ONNX backend looks for it."""
 EXAMPLES_OF_USE = ("how do I open a file?", "with open(path) as file: return file.read()")
 ALWAYS_SAID = ("backbone", "steps", "batch_size", "optimiser.lr")
+
+Kind = Literal["SparseEncoder", "SentenceTransformer", "AutoModel"]
+"""Classes that open a model: of sentence-transformers, or else of transformers."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,11 @@ def write(
     (folder / FILE).write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
+def opened_by(folder: Path) -> Kind:
+    """The class that opens the model in a folder."""
+    return _Opened(folder).kind
+
+
 class _Opened:
     """How a model's folder is opened, by the files that are in it."""
 
@@ -86,7 +94,7 @@ class _Opened:
         self.lengths = _json(folder / "sentence_bert_config.json")
         self.onnx = (folder / ONNX).exists()
         self.sparse = self.about.get("model_type") == "SparseEncoder"
-        self.kind = "SparseEncoder" if self.sparse else "SentenceTransformer" if self.lengths else "AutoModel"
+        self.kind: Kind = "SparseEncoder" if self.sparse else "SentenceTransformer" if self.lengths else "AutoModel"
 
     @property
     def tags(self) -> list[str]:

@@ -66,7 +66,7 @@ def main(name: str, arguments: list[str] | None = None) -> int:
         for note in again.notes(run.record, workers):
             print(note, file=sys.stderr)
     try:
-        outcome = _train(name, run, workers, attempt)
+        result = _train(name, run, workers, attempt)
     except ValueError as error:
         print(f"error: {told(error)}", file=sys.stderr)
         return WRONG
@@ -76,12 +76,12 @@ def main(name: str, arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped at once; the same command carries on from the newest checkpoint", file=sys.stderr)
         return INTERRUPTED
-    if outcome.state == "stopped":
-        print(f"{outcome.reason} at step {outcome.step}; the same command carries on", file=sys.stderr)
+    if result.state == "stopped":
+        print(f"{result.reason} at step {result.step}; the same command carries on", file=sys.stderr)
         return INTERRUPTED
     if first:
-        print(json.dumps({"state": outcome.state, "reason": outcome.reason, "values": outcome.values}, indent=2))
-    if run.record is not None and first and outcome.state == "complete":
+        print(json.dumps({"state": result.state, "reason": result.reason, "values": result.values}, indent=2))
+    if run.record is not None and first and result.state == "complete":
         stage = f"-{run.record.stage}" if run.record.stage else ""
         print(again.compared(options.origin, run.folder / f"model{stage}"), file=sys.stderr)
     return FINISHED

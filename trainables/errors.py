@@ -44,7 +44,7 @@ def one_line(text: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What a database server's driver says of itself; SQL and advice in the lines behind it are left out."""
+    """What a library says first; SQL and advice stand in the lines behind it, SQLAlchemy's own words around it."""
     return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
 
 

@@ -40,7 +40,7 @@ GO_ON, STOP, COLLAPSED = 0, 1, 2
 
 
 @dataclass
-class Outcome:
+class Result:
     """How a replicate ended, or that it was told to stop and can be resumed."""
 
     state: str
@@ -108,11 +108,11 @@ def fingerprint(value: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-def run(recipe_module: Any, config: TrainerConfig, context: Context) -> Outcome:
+def run(recipe_module: Any, config: TrainerConfig, context: Context) -> Result:
     """Train one replicate to its end, from its newest checkpoint if it has one.
 
     `recipe_module` is the module `recipe` of the trainer's package. Every rank of the gang calls this with
-    equal arguments but for `context.rank`. A finished replicate only returns its recorded outcome.
+    equal arguments but for `context.rank`. A finished replicate only returns its recorded result.
     """
     checkpoints = _checkpoints(context)
     recorded = distributed.broadcast_object(checkpoints.result() if context.rank == 0 else None)
@@ -123,7 +123,7 @@ def run(recipe_module: Any, config: TrainerConfig, context: Context) -> Outcome:
             checkpoints.drop_steps()
             if records:
                 context.report(records, True)
-        return Outcome(**recorded)
+        return Result(**recorded)
     if context.rank == 0:
         checkpoints.claim()
     return _Run(recipe_module, config, context, checkpoints).train()
@@ -169,7 +169,7 @@ class _Run:
         )
         self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
 
-    def train(self) -> Outcome:
+    def train(self) -> Result:
         self._restore()
         if self.context.rank == 0:
             self.context.describe(self.facts)
@@ -194,7 +194,7 @@ class _Run:
             if code == STOP:
                 self._flush(wait=True)
                 self._save()
-                return Outcome("stopped", stop, self.step, dict(self.values), {}, self._rate(), self._elapsed())
+                return Result("stopped", stop, self.step, dict(self.values), {}, self._rate(), self._elapsed())
             if place + 1 == stage.steps:
                 if not last and self.context.rank == 0:
                     self.checkpoints.export(partial(self._export, stage=stage.name), stage.name)
@@ -338,15 +338,15 @@ class _Run:
             for key, value in state.items():
                 yield f"{names[id(parameter)]}.{key}", value
 
-    def _finish(self, state: str, reason: str | None) -> Outcome:
-        outcome = Outcome(state, reason, self.step, self.values, self.per_item, self._rate(), self._elapsed())
+    def _finish(self, state: str, reason: str | None) -> Result:
+        result = Result(state, reason, self.step, self.values, self.per_item, self._rate(), self._elapsed())
         if self.context.rank == 0:
             if state == "complete":
                 self.checkpoints.export(self._export)
             # Records that a replaced ledger has refused are kept for the one that follows.
             refused = {"records": self.unsure} if self.unsure else {}
-            self.checkpoints.finish(asdict(outcome) | refused)
-        return outcome
+            self.checkpoints.finish(asdict(result) | refused)
+        return result
 
     def _export(self, folder: Path, stage: str | None = None) -> None:
         """The model, beside it what trained it, and a card that tells people."""

@@ -19,6 +19,7 @@ from torch import nn
 
 from trainables import encoders
 from trainables.card import ONNX
+from trainables.errors import first_line
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 TOLERANCE = 1e-3
@@ -67,8 +68,9 @@ def write(folder: Path, *, trust_remote_code: bool = False) -> Path:
                 verbose=False,
             )
         except torch.onnx.errors.OnnxExporterError as error:
-            first = str(error).strip().partition("\n")[0]
-            raise ValueError(f"{type(model).__name__} cannot be exported to ONNX by torch: {first}") from error
+            raise ValueError(
+                f"{type(model).__name__} cannot be exported to ONNX by torch: {first_line(error)}"
+            ) from error
         _compare(path, model, tokenizer, output)
     return path
 

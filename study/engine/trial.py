@@ -154,7 +154,7 @@ def _train(begun: Assignment, number: int, resources: Resources, rank: int, worl
     return outcome
 
 
-def _told(ended: loop.Outcome, stored: bool) -> Outcome:
+def _told(ended: loop.Result, stored: bool) -> Outcome:
     """The outcome of a replicate as the ledger is told it; values per item go along only where the ledger has to store
     them (`stored`), because no folder does."""
     return Outcome(

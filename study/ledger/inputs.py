@@ -1,4 +1,4 @@
-"""The paths of a study: of its config, its points and controls, and the choices of its space.
+"""The paths of a study: of its config, its groups, points and controls, and the choices of its space.
 
 A `space` is what `study.ledger.optuna_study.explore` finds: parameter -> distribution.
 """
@@ -67,8 +67,12 @@ class _Located:
 def renamed(study: Study, rename: Rename) -> Study:
     """A copy of the study in which every value that a key of the config may have is called by its other name."""
     config = {key: rename(key, paths.value_of(study.config, key)) for key in paths.places(study.config)}
+    group = study.group
+    if group is not None:
+        group = group.model_copy(update={"values": tuple(rename(group.key, value) for value in group.values)})
     return study.model_copy(
         update={
+            "group": group,
             "config": paths.renamed(study.config, config),
             "points": tuple({key: rename(key, value) for key, value in point.items()} for point in study.points),
             "controls": tuple({key: rename(key, value) for key, value in point.items()} for point in study.controls),
@@ -88,7 +92,7 @@ def values(study: Study, space: Mapping[str, Any]) -> Iterator[tuple[str, Place,
     A choice has no section: it is known only together with the trial's other parameters.
     """
     places = paths.places(study.config)
-    for point in ({}, *study.controls, *study.points):
+    for point in ({}, *filter(None, study.groups), *study.controls, *study.points):
         config = overrides.apply(study.config, point) if point else study.config
         for key in places if not point else places.keys() & point.keys():
             yield key, places[key], paths.value_of(config, key), paths.section_of(config, key)

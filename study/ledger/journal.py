@@ -15,13 +15,13 @@ from study.protocol.journal import (
     Ended,
     Entry,
     Metrics,
-    Record,
     ReplicateBegun,
     StudyBegun,
     TrialBegun,
     encode,
 )
 from study.protocol.journal_reader import JournalReader
+from trainables.context import Record
 
 
 class Journal(JournalReader):

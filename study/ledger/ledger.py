@@ -19,8 +19,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-import optuna
-
 from study.ledger import identity
 from study.ledger.budget import Account
 from study.ledger.journal import Journal
@@ -28,15 +26,13 @@ from study.ledger.launch_options import LaunchOptions
 from study.ledger.lease import Deposed, Holder, Lease
 from study.ledger.lock import Lock
 from study.ledger.moved import as_now
-from study.ledger.optuna_study import importances, open_study
+from study.ledger.optuna_study import open_study
+from study.ledger.queue import Queue
 from study.ledger.records import Records
-from study.ledger.sampling import control_of
-from study.ledger.space import Unsuitable, shown, suggest
 from study.ledger.summaries import Summaries
 from study.ledger.trial_record import Replicate, TrialRecord
 from study.ledger.trials import Trials
 from study.protocol.destinations import Destinations
-from study.protocol.journal import Record
 from study.protocol.messages import Assignment, Conclusion, HandOut, Outcome
 from study.protocol.states import ReplicateState, StudyStatus, TrialState
 from study.protocol.summary import StudySummary, Tracking
@@ -44,13 +40,11 @@ from study.spec import Study
 from study.tracking.pages import Subject
 from study.tracking.tracker import Snapshot, Tracker
 from study.uris import redacted
-from trainables.config import TrainerConfig
+from trainables.context import Record
 from trainables.files import remove_asides, write_whole
 
 log = logging.getLogger(__name__)
 
-FUTILE = 5
-"""Trials in a row whose parameters cannot be run that end a study, or a tenth of its trials where that is more."""
 NO_OPTIONS = LaunchOptions()
 
 
@@ -87,6 +81,7 @@ class Ledger:
             identity.check_launch(storage, self.id, last, f"the ledger {redacted(url)}")
             self._trials = Trials(self._optuna, study, destinations)
             self._rows = self._trials.rows
+            self._queue = Queue(self._optuna, study, self._trials)
             identity.take(storage, self.id, self._rows)
             self.journal = Journal(storage.journal)
             # From here on they stay until `close`.
@@ -100,12 +95,10 @@ class Ledger:
         self._summaries = Summaries(name, self.id, profile, study, self._account)
         self._halt: str | None = None
         self._live: set[int] = set()
-        self._refused: list[int] = []
-        """The newest trials of this launch, if they are ones whose parameters cannot be run."""
         self._tickets: dict[int, int] = {}
         self._baselines: dict[str, dict[str, float]] = self._optuna.user_attrs.get("baselines", {})
         self._facts: dict[str, str] = self._optuna.user_attrs.get("facts", {})
-        self._importances: dict[str, float] = self._optuna.user_attrs.get("importances", {})
+        self._importances = self._trials.stored_importances()
         launch = identity.Launch(uuid.uuid4().hex, socket.gethostname(), str(storage))
         self._records = Records(self.journal, name, profile, study, options.tags, self._facts)
         self._records.study(self.id, launch, self._label(options.label))
@@ -127,53 +120,19 @@ class Ledger:
 
         A trial whose parameters cannot be run ends here as failed, and the next one is looked at.
         """
-        while not (self._deposed() or self.halted() or self._hopeless()):
-            trial = self._next()
-            if trial is None or self._suggest(trial):
-                return None if trial is None else self._open(trial.number)
-        return None
-
-    def _next(self) -> optuna.Trial | None:
-        waiting = [row.number for row in self._rows.values() if not row.state.ended and row.number not in self._live]
-        if waiting:
-            return self._trials.trial(min(waiting))
-        counted = sum(not self._trials.retried(row) for row in self._rows.values())
-        retries = any(t.state == optuna.trial.TrialState.WAITING for t in self._optuna.get_trials(deepcopy=False))
-        return self._optuna.ask() if counted < self.spec.budget.trials or retries else None
-
-    def _suggest(self, trial: optuna.Trial) -> bool:
-        """Sample the trial's parameters, unless it has them; a trial that was killed half-way gets the values it would
-        have had. False, and the end of the trial, if it cannot run with them."""
-        row = self._rows.setdefault(trial.number, TrialRecord(trial.number, 0))
-        refusal = None if row.params else self._sample(trial, row)
-        if refusal is None:
-            try:
-                row.planned_steps = self._config(row).total_steps * self.spec.replicates
-            except ValueError as error:
-                refusal = str(error)
-        if refusal is not None:
+        while not (self._deposed() or self.halted()):
+            row = self._queue.next(self._live)
+            if row is None:
+                return None
+            refusal = self._queue.suggest(row)
+            if refusal is None:
+                return self._open(row.number)
             self._refuse(row, refusal)
-            return False
-        self._refused = []
-        return True
-
-    def _sample(self, trial: optuna.Trial, row: TrialRecord) -> str | None:
-        """Parameters of a new trial; returns what the search space has against them."""
-        control, refusal = control_of(self.spec, self._optuna, trial.number), None
-        if control is None:
-            try:
-                suggest(self.spec, trial)
-            except Unsuitable as error:
-                refusal = str(error)
-        frozen = self._trials.frozen(trial.number)
-        row.control, row.params = control is not None, dict(control or frozen.params)
-        row.retry_of = frozen.user_attrs.get("retry_of")
-        return refusal
+        return None
 
     def _refuse(self, row: TrialRecord, reason: str) -> None:
         """End a trial that cannot run with its parameters: a failure of its own, from which the sampler learns."""
         row.state, row.reason, row.refused = TrialState.FAILED, reason, True
-        self._refused.append(row.number)
         self._records.trial(row, None)
         self._trials.store(row)
         self._end(row)
@@ -184,7 +143,7 @@ class Ledger:
         self._account.open(row)
         self._live.add(number)
         self._trials.store(row)
-        self._records.trial(row, self._config(row))
+        self._records.trial(row, self._trials.config(row))
         self._changed()
         return number
 
@@ -211,7 +170,7 @@ class Ledger:
         self._changed()
         return Assignment(
             trainer=self.spec.trainer,
-            config=as_now(self._config(row), self._moves).model_dump(),
+            config=as_now(self._trials.config(row), self._moves).model_dump(),
             attempt=row.attempts,
             study=self.id,
             seeds=tuple(self.spec.seed + replicate for replicate in range(self.spec.replicates)),
@@ -239,7 +198,7 @@ class Ledger:
         self._wake()
         if self.spec.design == "search":
             return None
-        for other in self._rows.values():
+        for other in self._trials.of(row.group):
             theirs = other.hashes.get(str(replicate), {})
             for key, value in row.hashes[str(replicate)].items():
                 if theirs.get(key, value) != value:
@@ -258,7 +217,7 @@ class Ledger:
         if attempt != row.attempts or row.state.ended:
             return f"superseded by attempt {row.attempts}"
         if self._deposed():
-            if records and records[-1]["step"] >= self._config(row).total_steps:
+            if records and records[-1]["step"] >= self._trials.config(row).total_steps:
                 # It would end with its last steps on no record; the next head has it repeat them.
                 raise Deposed(self._lease.lost)
             return self._halt
@@ -281,9 +240,9 @@ class Ledger:
             return
         row.checkpoint = self._trials.newest_checkpoint(row.number)
         if len(self.spec.objectives) == 1 and replicate == 0 and not row.control and math.isfinite(value):
-            trial = self._trials.trial(row.number)
+            trial = self._trials.searched(row)
             trial.report(value, record["step"])
-            last = record["step"] >= self._config(row).total_steps
+            last = record["step"] >= self._trials.config(row).total_steps
             if not last and record["step"] > 0 and trial.should_prune():
                 row.stop = f"pruned at step {record['step']}: {objective.name} {value:.4g} lags behind the other trials"
         self._trials.store(row)
@@ -439,24 +398,21 @@ class Ledger:
             self._account.settle(self._rows[number])
             self._trials.store(self._rows[number])
         self._live.clear()
-        states = [row.state for row in self._rows.values() if not self._trials.retried(row)]
+        states = [{row.state for row in self._trials.of(group)} for group in self._trials.groups]
+        fruitless = any(TrialState.FAILED in found and TrialState.COMPLETE not in found for found in states)
         if self._halt and self._halt != "budget spent":
             self.status = StudyStatus.INTERRUPTED
-        elif self._futile() or (TrialState.FAILED in states and TrialState.COMPLETE not in states):
+        elif self._queue.futile() or fruitless:
             self.status = StudyStatus.FAILED
         else:
             self.status = StudyStatus.FINISHED
         self._optuna.set_user_attr("elapsed", self._account.elapsed())
-        self._importances = importances(self._optuna, self.spec)
-        self._optuna.set_user_attr("importances", self._importances)
-        best = self.best()
+        self._importances = self._trials.importances()
+        best = {group: self._rows[found[0]] for group in self._trials.groups if (found := self._trials.best(group))}
         if best:
-            row = self._rows[best[0]]
-            own = {name: value for name, value in row.values.items() if not name.startswith("untrained.")}
-            values = {f"best.{name}": value for name, value in own.items()} | {"best.trial": best[0]}
             # Step and time are those of the newest end of a trial: a launch that ends none adds no point.
             ends = [t.datetime_complete.timestamp() for t in self._trials.begun() if t.datetime_complete is not None]
-            self._records.values(values, len(ends), round(max(ends) * 1000))
+            self._records.best(best.values(), len(ends), round(max(ends) * 1000))
         return self._write_summary()
 
     def found(self, conclusion: Conclusion) -> None:
@@ -465,8 +421,8 @@ class Ledger:
             return
         if conclusion.answer is not None:
             self._records.answered(conclusion.answer, conclusion.report)
-        if conclusion.model is not None:
-            self._records.model(self._rows[self.best()[0]], conclusion.model, conclusion.register)
+        for number, path in conclusion.models:
+            self._records.model(self._rows[number], path, conclusion.register)
         self._wake()
 
     def close(self, artifacts: list[tuple[str, str]], timeout_s: float) -> bool:
@@ -479,7 +435,7 @@ class Ledger:
             for path, place in artifacts:
                 self._records.artifact(path, place)
             status = StudyStatus.INTERRUPTED if self.status == StudyStatus.RUNNING else self.status
-            self._records.study_ended(status, self._halt or self._futile())
+            self._records.study_ended(status, self._halt or self._queue.futile())
         self._wake()
         done = self._tracker.close(timeout_s) if self._tracker else True
         self._write_summary()
@@ -489,15 +445,16 @@ class Ledger:
         return done
 
     def best(self) -> list[int]:
-        """The best complete trial that is no control, or the Pareto front where there are several objectives."""
-        return self._trials.best()
+        """The best complete trial of each group that is no control, or the Pareto fronts where there are several
+        objectives."""
+        return [number for group in self._trials.groups for number in self._trials.best(group)]
 
     def summary(self) -> StudySummary:
         """The study as `summary.json` shows it."""
         return self._summaries.of(
             self._trials,
             status=self.status,
-            reason=self._futile(),
+            reason=self._queue.futile(),
             live=self._live,
             recorded=self._tracker.snapshot() if self._tracker else Snapshot(Tracking(), {}, 0),
             importances=self._importances,
@@ -526,27 +483,6 @@ class Ledger:
                 last = self.journal.last_time(row.number)
                 self._account.settle(row, row.launched if last is None else last / 1000)
                 self._trials.store(row)
-
-    def _hopeless(self) -> bool:
-        """Three failed trials before anything else ended: the fault is not in the parameters. Or parameters that cannot
-        be run, too many times in a row."""
-        rows = [
-            row for row in self._rows.values() if row.state.ended and not row.refused and not self._trials.retried(row)
-        ]
-        return self._futile() is not None or (len(rows) >= 3 and {row.state for row in rows} == {TrialState.FAILED})
-
-    def _futile(self) -> str | None:
-        """Why this launch looks at no more parameters, or None."""
-        if len(self._refused) < max(FUTILE, self.spec.budget.trials // 10):
-            return None
-        last = self._rows[self._refused[-1]]
-        return (
-            f"the parameters of {len(self._refused)} trials in a row cannot be run, at last {shown(last.params)}: "
-            f"{last.reason}; narrow the search space"
-        )
-
-    def _config(self, row: TrialRecord) -> TrainerConfig:
-        return self.spec.config_with(row.params | {"cache": str(self.storage.cache)})
 
     def _changed(self) -> None:
         self._write_summary()

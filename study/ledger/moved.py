@@ -111,6 +111,8 @@ def _pairs(key: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Itera
     found = [(before.get(f"config.{key}"), now.get(f"config.{key}"))]
     for name in ("points", "controls"):
         found += [(a.get(key), b.get(key)) for a, b in zip(before.get(name) or (), now.get(name) or (), strict=False)]
+    if before.get("group.key") == now.get("group.key") == key:
+        found += zip(before["group.values"], now["group.values"], strict=False)
     found += zip(_choices(before.get(f"space.{key}")), _choices(now.get(f"space.{key}")), strict=False)
     yield from ((old, new) for old, new in found if isinstance(old, str) and isinstance(new, str))
 

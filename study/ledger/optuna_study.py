@@ -6,6 +6,7 @@ import re
 import time
 import uuid
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from study.databases import check_sqlite, patience
 from study.ledger.definition import at_default, defaults, differences
+from study.ledger.groups import GROUP, places
 from study.ledger.lease import TABLE as LEASES
 from study.ledger.lease import known
 from study.ledger.moved import ANEW, Begun, since
@@ -256,12 +258,15 @@ def outlook(study: optuna.Study | None, spec: Study) -> Outlook:
     trials = study.get_trials(deepcopy=False) if study is not None else []
     retried = {t.user_attrs["retry_of"] for t in trials if "retry_of" in t.user_attrs}
     states: dict[TrialState, int] = {}
+    counted: Counter[int | None] = Counter()
     for found in trials:
         state = TrialState(found.user_attrs.get("row", {}).get("state", TrialState.RUNNING))
         state = state if state.ended else TrialState.INTERRUPTED
         states[state] = states.get(state, 0) + (found.number not in retried)
+        counted[found.user_attrs.get(GROUP)] += found.number not in retried
     interrupted = [t.number for t in trials if not t.state.is_finished()]
-    return Outlook(states, interrupted, max(0, spec.budget.trials - sum(states.values())))
+    new = sum(max(0, spec.budget.trials - counted[group]) for group in places(spec))
+    return Outlook(states, interrupted, new)
 
 
 def existing_study(url: str, name: str, spec: Study, checkpoints: str | None = None) -> optuna.Study | None:
@@ -343,7 +348,8 @@ def importances(study: optuna.Study, spec: Study) -> dict[str, float]:
     """Share of each parameter in the variance of the first objective over the space (fANOVA, Hutter et al. 2014).
 
     Of parameters that every searched complete trial has, largest first; empty with fewer than `FEWEST` such
-    trials, with fewer than two such parameters, or where all values are equal.
+    trials, with fewer than two such parameters, or where all values are equal. Of one group where `study` is what
+    `groups.alone` makes of it.
     """
     # Brings scikit-learn with it, which a plan of a study does not need.
     from optuna.importance import FanovaImportanceEvaluator, get_param_importances

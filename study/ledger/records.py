@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from study.ledger.identity import Launch
@@ -62,6 +62,16 @@ class Records:
         """Write metrics of the study as a whole."""
         self.journal.append(Values(values=dict(values), step=step, time=when_ms))
 
+    def best(self, rows: Iterable[TrialRecord], step: int, when_ms: int) -> None:
+        """Write the figures of the best trial, or of those of every group, as metrics of the study."""
+        values: dict[str, float] = {}
+        for row in rows:
+            group = self.spec.group_name(row.group)
+            prefix = "best." if group is None else f"best.{group}."
+            own = {name: value for name, value in row.values.items() if not name.startswith("untrained.")}
+            values |= {prefix + name: value for name, value in own.items()} | {f"{prefix}trial": row.number}
+        self.values(values, step, when_ms)
+
     def trial(self, row: TrialRecord, config: TrainerConfig | None) -> None:
         """Write that a trial is handed out, perhaps not for the first time; `config` is None where its parameters make
         none."""
@@ -71,7 +81,7 @@ class Records:
         self.journal.append(
             TrialBegun(
                 trial=row.number, name=self._run_name(row), replicates=self.spec.replicates, params=params,
-                tags=self._run_tags() | {"control": str(row.control).lower()}, time=now(),
+                tags=self._run_tags() | self._trial_tags(row), time=now(),
             )
         )  # fmt: skip
 
@@ -138,12 +148,15 @@ class Records:
     def _run_tags(self) -> dict[str, str]:
         return self.tags | self.facts | {"study.name": self.name, "study.profile": self.profile}
 
+    def _trial_tags(self, row: TrialRecord) -> dict[str, str]:
+        group = self.spec.group_name(row.group)
+        return {"control": str(row.control).lower()} | ({} if group is None else {"group": group})
+
     def _run_name(self, row: TrialRecord) -> str:
-        if row.control:
-            return f"trial {row.number} · control"
         shown = row.params.get(self.spec.parameter)
         value = f"{shown:.4g}" if isinstance(shown, float) else shown
-        return f"trial {row.number}" if shown is None else f"trial {row.number} · {self.spec.parameter}={value}"
+        what = "control" if row.control else None if shown is None else f"{self.spec.parameter}={value}"
+        return " · ".join(filter(None, (f"trial {row.number}", self.spec.group_name(row.group), what)))
 
 
 def now() -> int:

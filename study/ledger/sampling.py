@@ -16,7 +16,10 @@ from study.spec import Pruner, Study
 
 
 def control_of(spec: Study, study: optuna.Study, number: int) -> dict[str, Any] | None:
-    """The control that this trial runs, or None for a trial that is searched."""
+    """The control that this trial runs, or None for a trial that is searched.
+
+    Where trials have groups, `study` and `number` are those of the group alone.
+    """
     place = place_of(study, number)
     return spec.controls[place] if place < len(spec.controls) else None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -117,8 +117,14 @@ def log_scaled(spec: Study, name: str) -> bool | None:
     return found.log if isinstance(found, FloatDistribution | IntDistribution) else None
 
 
-def check_settings(spec: Study, settings: Iterable[str]) -> None:
-    """ValueError for a key of `--set` that no trial would take, because the space suggests it for all of them."""
+def check_settings(spec: Study, settings: Collection[str]) -> None:
+    """ValueError for a key of `--set` that no trial would take, because its group gives it to each of them or the space
+    suggests it for all of them."""
+    if spec.group is not None and spec.group.key in settings:
+        raise ValueError(
+            f"--set {spec.group.key}: every trial is given it by its group, one of {', '.join(spec.group.names)}; "
+            "leave it out, or copy the study file and change its groups"
+        )
     suggested = set.intersection(*(set(space) for space in _probes(spec)))
     for key in settings:
         if key in suggested and all(key in control for control in spec.controls):
@@ -134,21 +140,25 @@ def _probes(spec: Study) -> list[dict[str, BaseDistribution]]:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
         probe = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
-        return [_probed(spec, probe.ask()) for _ in range(PROBES)]
+        groups = spec.groups
+        return [_probed(spec, probe.ask(), groups[place % len(groups)]) for place in range(max(PROBES, len(groups)))]
     finally:
         optuna.logging.set_verbosity(verbosity)
 
 
-def _probed(spec: Study, trial: optuna.Trial) -> dict[str, BaseDistribution]:
+def _probed(spec: Study, trial: optuna.Trial, group: Mapping[str, Any]) -> dict[str, BaseDistribution]:
     suggest(spec, trial)
     known = overrides.keys(spec.config)
     for name in trial.distributions:
         if name not in known:
             raise ValueError(f"the search space suggests an {overrides.unknown_key(name, known)}")
+        if name in group:
+            raise ValueError(f"the search space suggests {name}, which every trial is given by its group; leave it out")
+    params = {**group, **trial.params}
     try:
-        spec.config_with(trial.params)
+        spec.config_with(params)
     except ValueError as error:
-        raise ValueError(f"the search space suggests {shown(trial.params)}, which cannot be run: {error}") from None
+        raise ValueError(f"the search space suggests {shown(params)}, which cannot be run: {error}") from None
     return trial.distributions
 
 

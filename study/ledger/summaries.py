@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from study.ledger.budget import Account
 from study.ledger.space import log_scaled
+from study.ledger.trial_record import TrialRecord
 from study.ledger.trials import Trials
 from study.protocol.states import StudyStatus
-from study.protocol.summary import GpuHours, ObjectiveSummary, StudySummary, WorkerSeconds
+from study.protocol.summary import GpuHours, GroupSummary, ObjectiveSummary, StudySummary, WorkerSeconds
 from study.spec import Study
 from study.tracking.tracker import Snapshot
 
@@ -30,13 +32,15 @@ class Summaries:
         reason: str | None,
         live: Container[int],
         recorded: Snapshot,
-        importances: Mapping[str, float],
+        importances: Mapping[int | None, Mapping[str, float]],
         baselines: Mapping[str, Mapping[str, float]],
         facts: Mapping[str, str],
     ) -> StudySummary:
-        """The summary of now; `live` are the trials that gangs hold, `recorded` is what the tracker has sent."""
+        """The summary of now; `live` are the trials that gangs hold, `recorded` is what the tracker has sent, and
+        `importances` has those of each group."""
         rows = [trials.rows[number] for number in sorted(trials.rows)]
         used = {row.number: self._account.used(row) for row in rows}
+        best = {group: tuple(trials.best(group)) for group in trials.groups}
         return StudySummary(
             study=self._name,
             id=self._id,
@@ -47,31 +51,36 @@ class Summaries:
             design=self._spec.design,
             parameter=self._spec.parameter,
             parameter_log=self._parameter_log,
+            group=self._spec.group.key if self._spec.group else None,
             plane=self._spec.plane,
             signals=self._spec.signals,
-            importances=importances,
+            importances=importances.get(None, {}),
             objectives=tuple(ObjectiveSummary(name=o.name, direction=o.direction) for o in self._spec.objectives),
-            best=tuple(trials.best()),
-            planned_trials=self._spec.budget.trials,
+            best=sum(best.values(), ()),
+            planned_trials=self._spec.trials,
+            groups=tuple(
+                GroupSummary(
+                    name=str(self._spec.group_name(group)),
+                    value=self._spec.group.values[group],
+                    best=best[group],
+                    planned_trials=self._spec.budget.trials,
+                    importances=importances[group],
+                    **self._spent([row for row in rows if row.group == group], used),
+                )
+                for group in trials.groups
+                if self._spec.group is not None and group is not None
+            ),
             trials=tuple(
                 row.shown(
                     live=row.number in live,
                     used=used[row.number],
                     gpu_hours=self._account.gpu_hours(used[row.number]),
                     run_id=recorded.runs.get(row.number),
+                    group=self._spec.group_name(row.group),
                 )
                 for row in rows
             ),
-            worker_seconds=WorkerSeconds(
-                used=round(sum(used.values()), 3),
-                saved=round(sum(row.saved for row in rows), 3),
-                overhead=round(sum(max(0.0, row.used - row.trained) for row in rows if row.state.ended), 3),
-            ),
-            gpu_hours=GpuHours(
-                used=round(self._account.gpu_hours(sum(used.values())), 4),
-                saved=round(self._account.gpu_hours(sum(row.saved for row in rows)), 4),
-                price=self._spec.resources.gpu_hour_price,
-            ),
+            **self._spent(rows, used),
             wall_seconds=round(self._account.elapsed(), 3),
             metrics=self._metrics,
             baselines=baselines,
@@ -79,3 +88,19 @@ class Summaries:
             tracking=recorded.tracking,
             updated=datetime.now(UTC).replace(microsecond=0),
         )
+
+    def _spent(self, rows: Sequence[TrialRecord], used: Mapping[int, float]) -> dict[str, Any]:
+        """What these trials have cost, as fields of a summary; `used` are the worker-seconds of each up to now."""
+        taken, saved = sum(used[row.number] for row in rows), sum(row.saved for row in rows)
+        return {
+            "worker_seconds": WorkerSeconds(
+                used=round(taken, 3),
+                saved=round(saved, 3),
+                overhead=round(sum(max(0.0, row.used - row.trained) for row in rows if row.state.ended), 3),
+            ),
+            "gpu_hours": GpuHours(
+                used=round(self._account.gpu_hours(taken), 4),
+                saved=round(self._account.gpu_hours(saved), 4),
+                price=self._spec.resources.gpu_hour_price,
+            ),
+        }

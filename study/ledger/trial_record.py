@@ -61,6 +61,8 @@ class TrialRecord:
     checkpoint: str | None = None
     """The newest checkpoint or finished model: a path in the study's folder, or a URI."""
     retry_of: int | None = None
+    group: int | None = None
+    """Place of its group in the order of the study's groups; None in a study without."""
     control: bool = False
     """Whether the trial is a control: an arm to compare with, outside the search."""
     refused: bool = False
@@ -83,10 +85,14 @@ class TrialRecord:
     def steps(self) -> int:
         return sum(told.steps for told in self.replicates) + self.step
 
-    def shown(self, *, live: bool, used: float, gpu_hours: float, run_id: str | None) -> TrialSummary:
-        """The trial's entry in `summary.json`; `used` are worker-seconds up to now."""
+    def shown(
+        self, *, live: bool, used: float, gpu_hours: float, run_id: str | None, group: str | None
+    ) -> TrialSummary:
+        """The trial's entry in `summary.json`; `used` are worker-seconds up to now, `group` is what its group is
+        called."""
         return TrialSummary(
             number=self.number,
+            group=group,
             state=self.state if self.state.ended or live else TrialState.INTERRUPTED,
             reason=self.reason,
             params=self.params,

@@ -9,13 +9,15 @@ from typing import Any
 
 import optuna
 
-from study.ledger.optuna_study import Refused
+from study.ledger.groups import GROUP, alone, places
+from study.ledger.optuna_study import Refused, importances
 from study.ledger.trial_record import TrialRecord, front
 from study.private_names import show_constraint, storage_id
 from study.protocol.destinations import Destinations
 from study.protocol.folder import stored_model, stored_trial
 from study.protocol.states import ReplicateState, TrialState
 from study.spec import Study
+from trainables.config import TrainerConfig
 
 
 class Trials:
@@ -25,6 +27,7 @@ class Trials:
         """Read the rows of all trials that were begun; raises `Refused` for those of another version."""
         self._optuna, self._spec, self._storage = study, spec, destinations.storage
         self._checkpoints, self._id = destinations.checkpoints, study.user_attrs["id"]
+        self.groups = places(spec)
         self.rows = {trial.number: self._restored(trial) for trial in self.begun()}
         """Number of the trial -> its row."""
 
@@ -39,6 +42,26 @@ class Trials:
     def trial(self, number: int) -> optuna.Trial:
         """Optuna's trial, to be written to."""
         return optuna.Trial(self._optuna, storage_id(self.frozen(number)))
+
+    def searched(self, row: TrialRecord) -> optuna.Trial:
+        """Optuna's trial, to be asked for parameters and whether to prune it: its study has the trials of its group."""
+        return optuna.Trial(alone(self._optuna, row.group), storage_id(self.frozen(row.number)))
+
+    def of(self, group: int | None) -> list[TrialRecord]:
+        """The rows of a group by number, but for failed ones that are run again."""
+        return [row for _, row in sorted(self.rows.items()) if row.group == group and not self.retried(row)]
+
+    def counted(self, group: int | None) -> int:
+        """How many trials of its budget a group has used."""
+        return len(self.of(group))
+
+    def queued(self) -> bool:
+        """Whether failed trials wait to be run again."""
+        return any(t.state == optuna.trial.TrialState.WAITING for t in self._optuna.get_trials(deepcopy=False))
+
+    def config(self, row: TrialRecord) -> TrainerConfig:
+        """The config that the trial trains with; ValueError where its parameters make none."""
+        return self._spec.config_with(row.params | {"cache": str(self._storage.cache)})
 
     def store(self, row: TrialRecord) -> None:
         """Write the trial's row, and for those who look at Optuna's trials its state and its reason."""
@@ -71,7 +94,8 @@ class Trials:
         for row in list(self.rows.values()):
             # What the config refused it would refuse again.
             if row.state == TrialState.FAILED and not row.refused and not self.retried(row):
-                self._optuna.enqueue_trial(row.params, user_attrs={"retry_of": row.number})
+                group = {} if row.group is None else {GROUP: row.group}
+                self._optuna.enqueue_trial(row.params, user_attrs={"retry_of": row.number} | group)
 
     def retried(self, row: TrialRecord) -> bool:
         """Whether a failed trial has one that takes its place, be it only in the queue."""
@@ -93,24 +117,39 @@ class Trials:
         newest = self._storage.trial(number).newest()
         return None if newest is None else self._storage.inside(newest)
 
-    def best(self) -> list[int]:
-        """The best complete trial that is no control, or the Pareto front where there are several objectives."""
-        searched = [
-            n for n in sorted(self.rows) if self.rows[n].state == TrialState.COMPLETE and not self.rows[n].control
-        ]
+    def best(self, group: int | None) -> list[int]:
+        """The best complete trial of a group that is no control, or the Pareto front where there are several
+        objectives."""
+        searched = [row for row in self.of(group) if row.state == TrialState.COMPLETE and not row.control]
         if not searched:
             return []
         if len(self._spec.objectives) > 1:
-            return front([self.rows[number] for number in searched], self._spec.objectives)
+            return front(searched, self._spec.objectives)
         objective = self._spec.objectives[0]
         pick = max if objective.direction == "maximize" else min
-        return [pick(searched, key=lambda number: self.rows[number].values[objective.name])]
+        return [pick(searched, key=lambda row: row.values[objective.name]).number]
+
+    def importances(self) -> dict[int | None, dict[str, float]]:
+        """Group -> share of each parameter in the variance of the objective, see `optuna_study.importances`; stored."""
+        found = {group: importances(alone(self._optuna, group), self._spec) for group in self.groups}
+        for group, shares in found.items():
+            self._optuna.set_user_attr(self._importances_key(group), shares)
+        return found
+
+    def stored_importances(self) -> dict[int | None, dict[str, float]]:
+        """What `importances` found last."""
+        stored = self._optuna.user_attrs
+        return {group: stored.get(self._importances_key(group), {}) for group in self.groups}
+
+    def _importances_key(self, group: int | None) -> str:
+        return "importances" if group is None else f"importances.{group}"
 
     def _restored(self, trial: optuna.trial.FrozenTrial) -> TrialRecord:
         stored = trial.user_attrs.get("row")
         # A trial without a row was killed between its creation and its last parameter.
         try:
             row = TrialRecord.restored(stored) if stored else TrialRecord(trial.number, 0)
+            row.group = trial.user_attrs.get(GROUP)
         except (KeyError, TypeError, ValueError) as error:
             raise Refused(
                 f"trial {trial.number} in the ledger of {self._optuna.study_name} was recorded by another version "

@@ -16,11 +16,11 @@ TRIES = 5
 
 
 def variants(spec: Study) -> list[dict[str, Any]]:
-    """Controls, points, and a point of the space for every choice and for both ends of every range of integers.
+    """Controls, points, and a point of the space for each choice and both ends of each range of integers, per group.
 
     Each is a mapping of dotted keys that the config accepts; a choice that it never accepts is left to its trial.
     """
-    found = [dict(control) for control in spec.controls]
+    found = [group | control for group in spec.groups for control in spec.controls]
     wanted: list[dict[str, Any]] = [*map(dict, spec.points), {}]
     for name, distribution in explore(spec).items():
         if isinstance(distribution, CategoricalDistribution):
@@ -31,25 +31,25 @@ def variants(spec: Study) -> list[dict[str, Any]]:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
         probe = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
-        points = (_point(probe, spec, given) for given in wanted)
+        points = (_point(probe, spec, group, given) for group in spec.groups for given in wanted)
         found += [point for point in points if point is not None]
     finally:
         optuna.logging.set_verbosity(verbosity)
     return [point for place, point in enumerate(found) if point not in found[:place]]
 
 
-def _point(probe: optuna.Study, spec: Study, given: dict[str, Any]) -> dict[str, Any] | None:
-    """A point of the space with the given values, as far as it has these parameters."""
+def _point(probe: optuna.Study, spec: Study, group: dict[str, Any], given: dict[str, Any]) -> dict[str, Any] | None:
+    """A point of the space with the given values, as far as it has these parameters, for a trial of the group."""
     wanted = {name: plain(value, f"a value of {name}") for name, value in given.items()}
     for _ in range(TRIES):
         probe.enqueue_trial(wanted)
         trial = probe.ask()
         try:
             suggest(spec, trial)
-            spec.config_with(trial.params)
+            spec.config_with(group | trial.params)
         except ValueError:
             continue  # the space raises, or the config refuses
         # A parameter may exist only beside another's value.
         if all(name in trial.params and trial.params[name] == value for name, value in wanted.items()):
-            return dict(trial.params)
+            return group | trial.params
     return None

@@ -21,7 +21,8 @@ HELD = 16
 
 def estimate(study: Study) -> list[str]:
     """Lines for a plan: (name, text) aligned as `--dry-run` prints them; says so where nothing can be estimated."""
-    given = [_of(study, values) for values in (*study.controls, *study.points)] or [study.config]
+    points = (*study.controls, *study.points) or ({},)
+    given = [overrides.apply(study.config, group | values) for group in study.groups for values in points]
     first = given[-1]
     shapes = {backbone: shape_of(backbone) for backbone in dict.fromkeys(config.backbone for config in given)}
     unknown = [backbone for backbone, shape in shapes.items() if shape is None]
@@ -30,7 +31,7 @@ def estimate(study: Study) -> list[str]:
     if not first.step_costs:
         return [f"cost        not estimated: trainer {study.trainer} does not say what a step computes"]
     costs = [_operations(config, shapes) for config in given]
-    mean, runs = sum(costs) / len(costs), study.budget.trials * study.replicates
+    mean, runs = sum(costs) / len(costs), study.trials * study.replicates
     kind = study.resources.accelerator if study.resources.accelerator in PEAK else ASSUMED
     hours = mean / (PEAK[kind] * UTILISATION * 3600)
     largest = max(shape.parameters for shape in shapes.values() if shape is not None)
@@ -43,10 +44,6 @@ def estimate(study: Study) -> list[str]:
         "trial for its checkpoints",
         f"GPU memory  {_bytes(HELD * largest)} per worker for weights, gradients and moments; activations beside them",
     ]
-
-
-def _of(study: Study, point: dict) -> TrainerConfig:
-    return overrides.apply(study.config, point)
 
 
 def _operations(config: TrainerConfig, shapes: dict[str, Shape | None]) -> float:

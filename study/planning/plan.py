@@ -8,6 +8,7 @@ from typing import Any
 
 from study.ledger import optuna_study
 from study.ledger.space import explore
+from study.planning import pruning
 from study.planning.estimate import estimate
 from study.protocol.destinations import Destinations, shared_tracking
 from study.spec import Resources, Study
@@ -32,11 +33,9 @@ def plan(
     study that is begun again.
     """
     space = explore(study)
-    first = [*study.controls, *study.points][: study.budget.trials]
-    each = [overrides.apply(study.config, values).total_steps for values in first]
-    others = study.budget.trials - len(each)
-    steps = (sum(each) + others * study.config.total_steps) * study.replicates
-    each += [study.config.total_steps] * min(others, 1)
+    first = [*study.controls, *study.points, *({} for _ in range(study.budget.trials))][: study.budget.trials]
+    each = [overrides.apply(study.config, group | values).total_steps for group in study.groups for values in first]
+    steps = sum(each) * study.replicates
     per_trial = f"{min(each):,}" if len(set(each)) == 1 else f"{min(each):,} to {max(each):,}"
     lines = [
         f"study       {name}, profile {profile}: {study.question}",
@@ -44,14 +43,18 @@ def plan(
         "objective   " + ", ".join(f"{o.direction} {o.name}" for o in study.objectives),
         "space       " + "; ".join(f"{key} in {_range(found)}" for key, found in space.items()),
     ]
+    if study.group is not None:
+        lines.append(f"groups      {study.group.key}: {', '.join(study.group.names)}, each with a search of its own")
     if study.controls:
         lines.append("controls    " + ", ".join(_point(p) for p in study.controls))
+    of_each = "" if study.group is None else f"{len(study.groups)} groups x "
     if study.points:
         lines.append(f"first       {len(study.points)} given points: " + ", ".join(_point(p) for p in study.points))
     lines += [
         f"sampler     {study.sampler}, pruner {study.pruner.kind}, seed {study.seed}",
-        f"trials      {study.budget.trials} x {study.replicates} replicate(s) x {per_trial} steps = {steps:,} steps, "
-        f"about {steps * study.config.batch_size:,} examples",
+        *pruning.outlook(study),
+        f"trials      {of_each}{study.budget.trials} x {study.replicates} replicate(s) x {per_trial} steps = "
+        f"{steps:,} steps, about {steps * study.config.batch_size:,} examples",
         f"gang        {_gang(study.resources)}",
         *([f"GPUs        {cards}"] if cards else []),
         *(estimate(study) if study.resources.gpus_per_worker else ()),
@@ -66,9 +69,10 @@ def plan(
     for key, names in moves.items():
         lines += [f"moved       {key}: {old} -> {new}, if the content is the same" for old, new in names.items()]
     lines.append("config")
-    lines += [
-        f"  {key} = {paths.value_of(study.config, key)}" for key in overrides.keys(study.config) if key != "cache"
-    ]
+    settings = {key: paths.value_of(study.config, key) for key in overrides.keys(study.config) if key != "cache"}
+    if study.group is not None:
+        settings[study.group.key] = "that of its group"
+    lines += [f"  {key} = {value}" for key, value in settings.items()]
     return "\n".join(lines)
 
 

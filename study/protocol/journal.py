@@ -31,13 +31,12 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from study.protocol.states import ReplicateState, StudyStatus, TrialState
+from trainables.context import Record
 
 FORMAT = 2
 """The format that is written; a journal of a higher one is refused."""
 
 Ending = TrialState | ReplicateState | StudyStatus
-Record = dict[str, Any]
-"""One step: {"step": int, "time": milliseconds since the epoch, "metrics": {name: float}}."""
 
 
 class Unreadable(ValueError):

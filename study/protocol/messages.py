@@ -71,10 +71,10 @@ class Conclusion:
     """The answer in words, or None where there is no report of it."""
     report: str | None = None
     """The place of the artifact that says more."""
-    model: str | None = None
-    """Path, in the study's folder, of the best trial's finished model, or None."""
+    models: tuple[tuple[int, str], ...] = ()
+    """(trial, path in the study's folder) of the best trials' finished models: one, or one of each group."""
     register: str | None = None
-    """Name under which a registry is to have that model, or None."""
+    """Name under which a registry is to have them, or None."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ def _finite(value: float | None) -> float | None:
 
 Number = Annotated[float | None, AfterValidator(_finite)]
 """JSON has no NaN: what is not finite is null."""
-Values = Mapping[str, Number]
+MetricValues = Mapping[str, Number]
 
 
 class _Part(BaseModel):
@@ -67,6 +67,25 @@ class GpuHours(_Part):
     """Price of one GPU-hour, in whatever currency; null where the study names none."""
 
 
+class GroupSummary(_Part):
+    """One group of a study: its trials are compared with each other, and with no others."""
+
+    name: str
+    """What the group is called; its trials have this as their `group`."""
+    value: Any
+    """The value of the study's group key that its trials have."""
+    best: tuple[int, ...] = ()
+    """Numbers of its best trials, controls left out: one, or the Pareto front of several objectives."""
+    planned_trials: int
+    """Trials that the budget has room for in this group."""
+    importances: Mapping[str, float] = {}
+    """Parameter -> share of the variance of the first objective over the space; empty while too few trials tell."""
+    worker_seconds: WorkerSeconds = WorkerSeconds()
+    """What its trials have cost in worker-seconds."""
+    gpu_hours: GpuHours = GpuHours()
+    """What its trials have cost in GPU-hours."""
+
+
 class Tracking(_Part):
     """Where the study is recorded run by run."""
 
@@ -89,7 +108,7 @@ class ReplicateSummary(_Part):
 
     seed: int
     """The seed of this replicate."""
-    values: Values
+    values: MetricValues
     """Metric -> value, named as those of the trial."""
 
 
@@ -102,9 +121,12 @@ class TrialSummary(_Part):
     """What has become of the trial."""
     reason: str | None = None
     """Why it is in this state, where there is more to say."""
+    group: str | None = None
+    """Name of its group; null in a study without groups."""
     params: Mapping[str, Any]
-    """Parameters that the space suggested, or those of a control: dotted key of the config -> value."""
-    values: Values = {}
+    """Parameters that its group gave it and the space suggested, or those of a control: dotted key of the config ->
+    value."""
+    values: MetricValues = {}
     """Metric -> mean over replicates; `test.`, `untrained.` and `untrained.test.` stand before a name."""
     replicates: tuple[ReplicateSummary, ...] = ()
     """The replicates that have ended, in the order of their seeds."""
@@ -129,7 +151,7 @@ class TrialSummary(_Part):
     """The failed trial that this one runs again, or null."""
     control: bool = False
     """Whether the trial is a control: an arm to compare with, outside the search."""
-    latest: Values = {}
+    latest: MetricValues = {}
     """Newest training loss and validation metrics."""
 
 
@@ -156,18 +178,24 @@ class StudySummary(_Part):
     """The key that the study is about; tables put it first."""
     parameter_log: bool | None = None
     """Whether the space draws that parameter on a log scale; null where it draws it from no range of numbers."""
+    group: str | None = None
+    """The key whose values are the study's groups; null for a study without."""
+    groups: tuple[GroupSummary, ...] = ()
+    """The groups of the study in their order, each with a search of its own."""
     plane: tuple[str, str] | None = None
     """The pair of keys that the report maps, or null."""
     signals: tuple[str, ...] = ("loss",)
     """Signals of the training steps whose curves the report draws."""
     importances: Mapping[str, float] = {}
-    """Parameter -> share of the variance of the first objective over the space; empty while too few trials tell."""
+    """Parameter -> share of the variance of the first objective over the space; empty while too few trials tell, and
+    where there are groups, which have their own."""
     objectives: tuple[ObjectiveSummary, ...]
     """What trials are judged by, the first one first."""
     best: tuple[int, ...] = ()
-    """Numbers of the best trials, controls left out: one, or the Pareto front of several objectives."""
+    """Numbers of the best trials, controls left out: one, or the Pareto front of several objectives; of each group, one
+    group after the other."""
     planned_trials: int
-    """Trials that the budget has room for."""
+    """Trials that the budget has room for, over all groups."""
     trials: tuple[TrialSummary, ...]
     """All trials by number."""
     worker_seconds: WorkerSeconds
@@ -178,7 +206,7 @@ class StudySummary(_Part):
     """Seconds that the study has run, over all launches."""
     metrics: Mapping[str, Metric] = {}
     """What the recipe says of every metric that it reports: name without a split -> what readers are told."""
-    baselines: Mapping[str, Values] = {}
+    baselines: Mapping[str, MetricValues] = {}
     """Method, such as `bm25` -> metric -> value."""
     dataset: Mapping[str, str] = {}
     """Names, sizes and identities (sha256) of the inputs."""
@@ -186,6 +214,17 @@ class StudySummary(_Part):
     """The server or store that has its runs, and how far it has them."""
     updated: datetime
     """When this was written: UTC, ISO 8601."""
+
+    def alone(self, group: GroupSummary) -> StudySummary:
+        """The summary as it would be if the study had this group only: one without groups, whose trials keep their
+        numbers."""
+        own = (trial for trial in self.trials if trial.group == group.name)
+        trials = (
+            trial.model_copy(update={"params": {k: v for k, v in trial.params.items() if k != self.group}})
+            for trial in own
+        )
+        told = {name: getattr(group, name) for name in GroupSummary.model_fields.keys() - {"name", "value"}}
+        return self.model_copy(update=told | {"group": None, "groups": (), "trials": tuple(trials)})
 
     def text(self) -> str:
         """The document as it is written and printed; `read` brings it back."""

@@ -71,7 +71,7 @@ def _type(field: dict[str, Any], parts: dict[str, Any]) -> str:
     if field.get("type") == "object":
         values = field.get("additionalProperties")
         return f"object of {_type(values, parts)}" if isinstance(values, dict) else "object"
-    return WORDS.get(field["type"], field["type"])
+    return WORDS.get(field["type"], field["type"]) if "type" in field else "any value"
 
 
 def main() -> int:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from study.protocol import per_item
-from study.protocol.folder import StudyFolder, stored_model, stored_replicate, trial_of
+from study.protocol.folder import StudyFolder, TrialFolder, stored_model, stored_replicate, trial_name, trial_of
 from study.protocol.summary import TrialSummary
 from study.reporting.model_card import intervals, sections
 from study.reporting.results import Findings
 from trainables import card, overrides, trainers
 from trainables.checkpoints import RESULT
-from trainables.object_store import ObjectStore
+from trainables.object_store import ObjectStore, fetched
 from trainables.training_record import FILE as RECORD
 from trainables.training_record import TrainingRecord
 
@@ -54,6 +54,15 @@ def write(findings: Findings, trial: TrialSummary, replicate: int, folder: Path,
     return record is not None
 
 
+def local(storage: StudyFolder, trial: TrialSummary, replicate: int) -> Path:
+    """The folder of a replicate's model on this machine; ValueError where there is none.
+
+    One that an object store has is copied into the cache of the study's folder, once; OSError where the store is away.
+    """
+    copies = TrialFolder(storage.cache / "models" / trial_name(trial.number))
+    return fetched(_source(storage, trial, replicate).model_place, copies.replicate(replicate).path, STORE_WAIT_S)
+
+
 def check_free(folder: Path) -> None:
     """ValueError unless a model may be put there without writing over anything."""
     there = next(path for path in (folder, *folder.parents) if path.exists() or path.is_symlink())
@@ -90,7 +99,7 @@ def _source(storage: StudyFolder, trial: TrialSummary, replicate: int) -> _Sourc
     seeds = len(trial.replicates)
     if not 0 <= replicate < seeds:
         has = "is 0" if seeds == 1 else f"are 0 to {seeds - 1}"
-        raise ValueError(f"--replicate {replicate}: trial {trial.number} has {seeds} replicate(s), whose number {has}")
+        raise ValueError(f"replicate {replicate}: trial {trial.number} has {seeds} replicate(s), whose number {has}")
     place = trial.checkpoint or ""
     if "://" in place:
         stored = trial_of(place)

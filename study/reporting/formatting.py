@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from study.protocol.states import TrialState
+from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import GpuHours, StudySummary, TrialSummary, WorkerSeconds
 
 STATES = (*(state for state in TrialState if state.ended), TrialState.INTERRUPTED, TrialState.RUNNING)
@@ -175,14 +175,16 @@ def no_result(summary: StudySummary) -> str:
     states = {trial.state for trial in ended}
     one = len(ended) == 1
     everyone = "the only trial that ended" if one else f"all {len(ended)} trials that ended"
+    going_on = summary.status in (StudyStatus.RUNNING, StudyStatus.INTERRUPTED)
+    none = "No result yet" if going_on else "No result"
     if states == {TrialState.COLLAPSED}:
-        text = f"No {summary.parameter} that was tried trains: {everyone} collapsed."
+        text = f"{none if going_on else f'No {summary.parameter} that was tried trains'}: {everyone} collapsed."
     elif states == {TrialState.FAILED}:
-        text = f"No result: {everyone} failed."
+        text = f"{none}: {everyone} failed."
     elif TrialState.COMPLETE in states:
-        text = "No result: no complete trial has a value."
+        text = f"{none}: no complete trial has a value."
     else:
-        text = f"No result: {everyone} {'was' if one else 'were'} stopped early or failed."
+        text = f"{none}: {everyone} {'was' if one else 'were'} stopped early or failed."
     example = next((trial for trial in ended if trial.reason), None)
     return text if example is None else f"{text} First reason ({at(example, summary.parameter)}): {why(example)}."
 

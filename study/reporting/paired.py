@@ -186,7 +186,7 @@ def over_seeds_and_items(
     table = second - first
     if len(gaps) > len(parts):
         table = np.concatenate([table, table.mean(2, keepdims=True)], 2)
-    return [crossed(table[:, :, column], gap) for column, gap in enumerate(gaps)]
+    return [crossed(table[:, :, column], value=gap) for column, gap in enumerate(gaps)]
 
 
 def _values(trial: TrialSummary, key: str) -> dict[int, float]:

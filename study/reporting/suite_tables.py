@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,7 +14,7 @@ from study.protocol.measured import Measured
 from study.protocol.summary import StudySummary, TrialSummary
 from study.reporting.formatting import at, difference, p_value
 from study.reporting.metrics import DeclaredMetrics
-from study.stats.significance import LEVEL, Mean, holm, over_items
+from study.stats.significance import LEVEL, Mean, crossed, holm, table
 from trainables.evaluation.metrics import declared
 from trainables.evaluation.suites import Suite
 from trainables.files import write_whole
@@ -24,17 +22,17 @@ from trainables.files import write_whole
 
 @dataclass(frozen=True)
 class Compared:
-    """Two trials on one collection, paired over its queries and, where there are several, over replicates."""
+    """The trial that is asked about less another one, in the first metric of a suite."""
 
-    dataset: str
-    better: int
-    worse: int
+    reference: int
+    other: int
     gap: Mean
-    """Gain of the better trial over the worse, with an interval over queries, or over replicates and queries."""
-    p: float
-    """The p-value of ranx' paired Student test; over several replicates, that of the interval."""
+    """Of the means over the suite, each collection counting the same; for other queries of these collections and,
+    where there are several replicates, for other seeds."""
     adjusted_p: float
-    """The p-value corrected by Holm over all collections and pairs of trials."""
+    """The p-value of that difference, corrected by Holm over the other trials."""
+    collections: dict[str, Mean]
+    """The difference on each collection; they say where the suite's comes from and are not corrected."""
 
     @property
     def distinct(self) -> bool:
@@ -50,7 +48,7 @@ def write(
 ) -> Path:
     """Write a suite's figures and its page; returns the page's path."""
     values = tabled(results)
-    compared = compare(suite.metrics[0], results)
+    compared = compare(suite.metrics[0], results, reference(summary, trials))
     folder.path.mkdir(parents=True, exist_ok=True)
     content = {
         "suite": suite.name,
@@ -92,36 +90,36 @@ def tabled(results: Sequence[Measured]) -> dict[int, dict[str, dict[str, float]]
     }
 
 
-def compare(metric: str, results: Sequence[Measured]) -> list[Compared]:
-    """Every pair of trials on every collection; empty for a single trial."""
-    items: dict[str, dict[int, list[dict[str, float]]]] = {}
-    for dataset in dict.fromkeys(one.dataset for one in results):
-        for trial in dict.fromkeys(one.trial for one in results):
-            found = [one.per_item[metric] for one in results if (one.trial, one.dataset) == (trial, dataset)]
-            items.setdefault(dataset, {})[trial] = found
-    pairs: list[tuple[str, int, int, Mean, float]] = []
-    for dataset, by_trial in items.items():
-        for one, other in combinations(by_trial, 2):
-            means = {t: fmean(value for values in by_trial[t] for value in values.values()) for t in (one, other)}
-            better, worse = sorted((one, other), key=lambda trial: -means[trial])
-            gap = over_items(by_trial[better], by_trial[worse])
-            if gap is None:
-                continue
-            p = gap.p if gap.seeds > 1 else _paired_p(by_trial[better][0], by_trial[worse][0])
-            pairs.append((dataset, better, worse, gap, p))
-    adjusted = holm([p for *_, p in pairs])
-    return [Compared(*pair, p) for pair, p in zip(pairs, adjusted, strict=True)]
+def reference(summary: StudySummary, trials: Sequence[TrialSummary]) -> int:
+    """Which of the evaluated trials the others are compared with: the study's best where it is among them, in a paired
+    design the first arm, else the first one that was asked for."""
+    numbers = [trial.number for trial in trials]
+    if summary.design == "paired":
+        return min(numbers)
+    return next((number for number in summary.best if number in numbers), numbers[0])
 
 
-def _paired_p(left: Mapping[str, float], right: Mapping[str, float]) -> float:
-    """ranx' two-sided paired Student test of two mappings from query to value; 1 for two that are equal throughout.
+def compare(metric: str, results: Sequence[Measured], reference: int) -> list[Compared]:
+    """Each other trial with the reference, on average over the collections and on each; empty for a single trial.
 
-    ranx is imported here because that takes seconds.
+    Both are paired by query and, in the order of `results`, by replicate. A trial is left out where it shares fewer
+    than two queries of a collection with the reference.
     """
-    from ranx.statistical_tests import paired_student_t_test
-
-    p = float(paired_student_t_test([left[query] for query in left], [right[query] for query in left])[0])
-    return 1.0 if math.isnan(p) else p
+    datasets = list(dict.fromkeys(one.dataset for one in results))
+    items: dict[tuple[int, str], list[dict[str, float]]] = {}
+    for one in results:
+        items.setdefault((one.trial, one.dataset), []).append(one.per_item[metric])
+    found: list[tuple[int, Mean, dict[str, Mean]]] = []
+    for other in dict.fromkeys(one.trial for one in results if one.trial != reference):
+        gaps = {name: table(items[reference, name], items[other, name]) for name in datasets}
+        whole = {name: gap for name, gap in gaps.items() if gap is not None}
+        if len(whole) == len(datasets):
+            found.append((other, crossed(*whole.values()), {name: crossed(gap) for name, gap in whole.items()}))
+    adjusted = holm([gap.p for _, gap, _ in found])
+    return [
+        Compared(reference, other, gap, p, collections)
+        for (other, gap, collections), p in zip(found, adjusted, strict=True)
+    ]
 
 
 def _means(datasets: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
@@ -149,29 +147,44 @@ def _page(
             rows.append(["mean", *(metrics.show(metric, _means(values[trial.number])[metric]) for trial in trials)])
         lines += [*_table([metrics.label(metric), *heads], rows), ""]
     if compared:
-        lines += [
-            f"Differences in {metrics.label(suite.metrics[0])}, paired over {_paired_over(compared)}, Holm over "
-            f"{len(compared)} comparison(s).",
-            "",
-            *_table(["", "better", "worse", "difference", "95% interval", "adjusted", ""], map(_row, compared)),
-            "",
-        ]
+        lines += _differences(metrics.label(suite.metrics[0]), datasets, compared)
     return "\n".join(lines)
 
 
-def _paired_over(compared: Sequence[Compared]) -> str:
-    seeds = {one.gap.seeds for one in compared}
-    if seeds == {1}:
-        return "queries: Student's t by ranx"
-    return "replicates and queries: variance components, Satterthwaite's degrees of freedom"
+def _differences(metric: str, datasets: Sequence[str], compared: Sequence[Compared]) -> list[str]:
+    over = "replicates and queries" if any(one.gap.seeds > 1 for one in compared) else "queries"
+    mean = f" on average over {len(datasets)} collections" if len(datasets) > 1 else ""
+    trial = f"trial {compared[0].reference}"
+    lines = [
+        f"{metric} of {trial} less that of each other trial{mean}, paired over {over}; Holm over {len(compared)} "
+        "comparison(s).",
+        "",
+        *_table([f"{trial} less", "difference", "95% interval", "adjusted", ""], map(_row, compared)),
+        "",
+    ]
+    if len(datasets) > 1:
+        rows = [
+            [name, f"trial {one.other}", *_gap(one.collections[name]), p_value(one.collections[name].p)]
+            for name in datasets
+            for one in compared
+        ]
+        lines += [
+            "Where that comes from: each collection by itself, not corrected for their number.",
+            "",
+            *_table(["", f"{trial} less", "difference", "95% interval", "by itself"], rows),
+            "",
+        ]
+    return lines
 
 
 def _row(one: Compared) -> list[str]:
     return [
-        one.dataset, f"trial {one.better}", f"trial {one.worse}", difference(one.gap.value),
-        f"{difference(one.gap.low)} to {difference(one.gap.high)}", p_value(one.adjusted_p),
-        "" if one.distinct else "may be chance",
+        f"trial {one.other}", *_gap(one.gap), p_value(one.adjusted_p), "" if one.distinct else "may be chance",
     ]  # fmt: skip
+
+
+def _gap(gap: Mean) -> list[str]:
+    return [difference(gap.value), f"{difference(gap.low)} to {difference(gap.high)}"]
 
 
 def _table(head: Sequence[str], rows: Any) -> list[str]:

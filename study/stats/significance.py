@@ -49,37 +49,85 @@ def mean(values: Sequence[float], confidence: float = 1 - LEVEL) -> Mean:
     return Mean(fmean(values), low, high, p, len(values))
 
 
-def crossed(table: np.ndarray, value: float | None = None, confidence: float = 1 - LEVEL) -> Mean:
-    """Interval and test of the mean of `table` (seeds, items) for other seeds and other items; with one seed, those of
-    `mean`.
+def crossed(*tables: np.ndarray, value: float | None = None, confidence: float = 1 - LEVEL) -> Mean:
+    """Interval and test of a mean for other seeds and other items of the same collections.
 
-    `value` is the mean where the cells give it only nearly, as pseudo-values do. A component that comes out
-    negative counts as none.
+    Each table is (seeds, items) of one collection, and each collection's mean counts the same; row i of all tables is
+    the same seed. With one seed it holds for other items alone. `value` is the mean where the cells give it only
+    nearly, as pseudo-values do. ValueError where a collection has fewer than two items.
+
+    With n seeds and C collections of N_c items the variance is V = max(S - E, 0) + max(I - E, 0) + E, where
+
+        S = variance between the seeds' means over all collections / n
+        I = sum over collections of (variance between the items' means over seeds / N_c) / C^2
+        E = sum over collections of (mean square of what neither explains / (n N_c)) / C^2
+
+    S is the variance of a bootstrap over seeds, I that of one over items within each collection, both made unbiased.
+    Each holds E, and the mean's variance holds it once; a component that comes out negative counts as none. Nothing
+    is drawn: percentiles of three resampled seeds fall short of the truth, where Student's t with Satterthwaite's
+    V^2 / sum(part^2 / freedom) degrees of freedom does not.
 
     >>> import numpy as np
     >>> m = crossed(np.array([[1.0, 3.0], [2.0, 4.0], [3.0, 5.0]]))
     >>> round(m.low, 2), m.value, round(m.high, 2), m.seeds
     (-2.98, 3.0, 8.98, 3)
     """
-    seeds, items = table.shape
-    if seeds == 1 and value is None:
-        return mean(table[0].tolist(), confidence)
-    if seeds < 2 or items < 2:
-        raise ValueError(f"an interval over seeds and items needs at least 2 of each, got {seeds} and {items}")
-    centre, by_seed, by_item = table.mean(), table.mean(1), table.mean(0)
-    rest = table - by_seed[:, None] - by_item + centre
-    freedoms = seeds - 1, items - 1, (seeds - 1) * (items - 1)
-    squares = items * ((by_seed - centre) ** 2).sum(), seeds * ((by_item - centre) ** 2).sum(), (rest**2).sum()
-    of_seeds, of_items, noise = (float(s) / f for s, f in zip(squares, freedoms, strict=True))
-    # The mean squares of seeds and of items both hold the noise; their mean's variance holds it once.
-    parts = [(of_seeds - noise, of_seeds, freedoms[0]), (of_items - noise, of_items, freedoms[1])]
-    kept = [(noise, noise, freedoms[2]), *(part for part in parts if part[0] > 0)]
-    total = sum(part for part, _, _ in kept)
-    uncertainty = sum(square**2 / freedom for _, square, freedom in kept)
-    freedom = total**2 / uncertainty if uncertainty else math.inf
-    value = float(centre) if value is None else value
-    low, high, p = _student(value, math.sqrt(total / (seeds * items)), freedom, confidence)
-    return Mean(value, low, high, p, items, seeds)
+    seeds, items = len(tables[0]), [table.shape[1] for table in tables]
+    if min(items) < 2:
+        raise ValueError(f"an interval over items needs at least 2 of them, got {min(items)}")
+    parts = components(*tables)
+    centre = float(fmean(table.mean() for table in tables)) if value is None else value
+    low, high, p = _student(centre, math.sqrt(parts.variance), parts.freedom, confidence)
+    return Mean(centre, low, high, p, sum(items), seeds)
+
+
+Parts = tuple[tuple[float, float], ...]
+"""(variance, its degrees of freedom) of what adds up to a part of the variance of a mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Components:
+    """The variance of a mean over seeds and items, taken apart as in `crossed`."""
+
+    seeds: Parts
+    """S; nothing with one seed."""
+    items: Parts
+    """I, collection by collection."""
+    both: Parts
+    """E, collection by collection; nothing with one seed."""
+
+    @property
+    def variance(self) -> float:
+        """Of the mean."""
+        noise = _total(self.both)
+        return noise + sum(max(_total(parts) - noise, 0) for parts in (self.seeds, self.items))
+
+    @property
+    def freedom(self) -> float:
+        """Satterthwaite's degrees of freedom of `variance`."""
+        noise = _total(self.both)
+        kept = [part for parts in (self.seeds, self.items) if _total(parts) > noise for part in parts]
+        uncertainty = sum(part**2 / freedom for part, freedom in (*kept, *self.both))
+        return self.variance**2 / uncertainty if uncertainty else math.inf
+
+
+def components(*tables: np.ndarray) -> Components:
+    """S, I and E of `crossed` for tables (seeds, items), each of one collection."""
+    (seeds, _), share = tables[0].shape, len(tables) ** -2
+    by_seed = sum(table.mean(1) for table in tables) / len(tables)
+    of_seeds = ((float(by_seed.var(ddof=1)) / seeds, seeds - 1),) if seeds > 1 else ()
+    of_items, of_both = [], []
+    for table in tables:
+        items, by_item = table.shape[1], table.mean(0)
+        of_items.append((share * float(by_item.var(ddof=1)) / items, items - 1))
+        if seeds > 1:
+            rest, freedom = table - table.mean(1, keepdims=True) - by_item + table.mean(), (seeds - 1) * (items - 1)
+            of_both.append((share * float((rest**2).sum()) / freedom / (seeds * items), freedom))
+    return Components(of_seeds, tuple(of_items), tuple(of_both))
+
+
+def _total(parts: Parts) -> float:
+    return sum(variance for variance, _ in parts)
 
 
 def _student(centre: float, error: float, freedom: float, confidence: float) -> tuple[float, float, float]:
@@ -95,7 +143,16 @@ def _student(centre: float, error: float, freedom: float, confidence: float) -> 
 def over_items(one: Sequence[Mapping[str, float]], other: Sequence[Mapping[str, float]] | None = None) -> Mean | None:
     """Mean over seeds and items of `one`, a mapping from item to value for each seed, or of its difference to `other`.
 
-    Both sides are paired by item and, in the order given, by seed. None where fewer than two items are shared.
+    Both sides are paired as in `table`. None where fewer than two items are shared.
+    """
+    values = table(one, other)
+    return None if values is None else crossed(values)
+
+
+def table(one: Sequence[Mapping[str, float]], other: Sequence[Mapping[str, float]] | None = None) -> np.ndarray | None:
+    """(seeds, items) values of `one`, or its differences to `other`; paired by item and, in the order given, by seed.
+
+    Has the items that all seeds share; None where these are fewer than two.
     """
     import numpy as np
 
@@ -105,8 +162,8 @@ def over_items(one: Sequence[Mapping[str, float]], other: Sequence[Mapping[str, 
     shared = sorted(set.intersection(*(set(items) for items in found))) if found else []
     if len(shared) < 2:
         return None
-    tables = [np.array([[items[item] for item in shared] for items in side[:seeds]]) for side in sides]
-    return crossed(tables[0] if other is None else tables[0] - tables[1])
+    values = [np.array([[items[item] for item in shared] for items in side[:seeds]]) for side in sides]
+    return values[0] if other is None else values[0] - values[1]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -69,8 +69,9 @@ class Job:
 
 def build(options: argparse.Namespace) -> Job:
     """Check the request as far as that is possible from here; raises ValueError."""
-    name, path, profile, study = request.requested(options, elsewhere=True)
-    storage = _storage(options, name)
+    asked = request.requested(options, elsewhere=True)
+    path = asked.file
+    storage = _storage(options, asked.name)
     urls = {
         "MLFLOW_TRACKING_URI": options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI"),
         "STUDY_LEDGER": options.ledger or os.environ.get("STUDY_LEDGER"),
@@ -81,7 +82,7 @@ def build(options: argparse.Namespace) -> Job:
             raise ValueError(f"{option} {url}: give an absolute path (sqlite:////...) that the cluster's head sees")
     if options.checkpoints:
         check_uri(options.checkpoints, probe=False)
-    files = package.files(study_file=path, trainer=study.trainer)
+    files = package.files(study_file=path, trainer=asked.study.trainer)
     on_cluster = next(there for there, here in files.items() if here == path)
     words = ["sh", "study/submission/on_cluster.sh", *_interpreter(options)]
     words += [path.stem if on_cluster == f"search_spaces/{path.stem}.py" else on_cluster]
@@ -93,12 +94,12 @@ def build(options: argparse.Namespace) -> Job:
         storage, urls["STUDY_LEDGER"] or None, urls["MLFLOW_TRACKING_URI"] or None, options.checkpoints
     )
     return Job(
-        prefix=prefix(name, storage),
+        prefix=prefix(asked.name, storage),
         entrypoint=shlex.join(words),
         variables=variables | provenance.git_state() | {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_S)},
         installs={kind: str(_file(kind, file)) for kind in ("pip", "uv") if (file := getattr(options, kind))},
         files=files,
-        plan=plan(name, profile, study, destinations, outlook=None),
+        plan=plan(asked.name, asked.profile, asked.study, destinations, outlook=None),
     )
 
 

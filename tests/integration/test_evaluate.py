@@ -20,8 +20,6 @@ from study import evaluate
 from study.ledger.lock import Lock
 from study.protocol.measured import Measured
 from study.protocol.summary import StudySummary, read
-from study.reporting.suite_tables import compare
-from study.stats.significance import holm, mean
 from trainables import encoders
 from trainables.data.config import EvaluationData
 from trainables.evaluation.metrics import METRICS
@@ -89,7 +87,9 @@ def test_results_are_those_of_the_evaluation_in_memory(made: Path, capsys) -> No
         assert trial["mean"]["ndcg_at_10"] == pytest.approx(
             sum(values["ndcg_at_10"] for values in trial["datasets"].values()) / 2
         )
-    assert len(content["comparisons"]) == 2
+    (compared,) = content["comparisons"]
+    assert compared["reference"] != compared["other"]
+    assert list(compared["collections"]) == ["one", "two"]
     # Once more: everything is there, nothing is started.
     capsys.readouterr()
     assert evaluate.main(arguments(made)) == 0
@@ -199,39 +199,6 @@ def assert_refused(command: list[str], message: str, capsys) -> None:
     assert said.count("error:") == 1
     assert "Traceback" not in said
     assert re.search(message, said), said
-
-
-def test_differences_are_tested_in_pairs_and_corrected() -> None:
-    generator = torch.Generator().manual_seed(0)
-    values = [torch.rand(40, generator=generator) * 0.5 + shift for shift in (0.2, 0.0, 0.19)]
-
-    def results(dataset: str, cut: int) -> list[Measured]:
-        return [
-            Measured(trial, replicate, dataset, {}, {"ndcg_at_10": {f"q{n}": v + 0.1 * replicate for n, v in items}}, 0)
-            for trial, row in enumerate(values)
-            for replicate in range(2)
-            for items in [list(enumerate(row[:cut].tolist()))]
-        ]
-
-    found = compare("ndcg_at_10", [*results("a", 40), *results("b", 20)])
-    assert [(one.dataset, {one.better, one.worse}) for one in found] == [
-        (name, pair) for name in "ab" for pair in ({0, 1}, {0, 2}, {1, 2})
-    ]
-    assert [one.adjusted_p for one in found] == holm([one.p for one in found])
-    for one in found:
-        assert one.gap.value > 0
-        # ranx' test and the interval's own are the same one.
-        assert one.p == pytest.approx(one.gap.p, rel=1e-9)
-    gaps = (values[0] - values[1]).double().tolist()
-    assert found[0].gap.value == pytest.approx(mean(gaps).value, abs=1e-6)
-    assert found[0].distinct
-    assert not found[1].distinct
-
-
-def test_equal_trials_do_not_differ() -> None:
-    same = {"ndcg_at_10": {"q0": 0.5, "q1": 0.25}}
-    (found,) = compare("ndcg_at_10", [Measured(trial, 0, "a", {}, same, 0) for trial in (0, 1)])
-    assert (found.gap.value, found.p, found.distinct) == (0.0, 1.0, False)
 
 
 def test_every_metric_of_a_suite_is_measured_in_memory_too() -> None:

@@ -28,7 +28,7 @@ VALUES = {
 }
 
 
-def train(trainer: str, folder: Path, seed: int = 0, store: str | None = None) -> loop.Outcome:
+def train(trainer: str, folder: Path, seed: int = 0, store: str | None = None) -> loop.Result:
     """A replicate of two steps, in a folder or at a store."""
     torch.set_num_threads(1)
     base = importlib.import_module(f"trainables.{trainer}.config").Config()
@@ -156,11 +156,11 @@ def test_a_model_of_an_earlier_version_comes_without_a_card(storage, tmp_path, c
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        (["--trial", "7"], ("--trial 7", "no such trial", "finished are 0, 1")),
-        (["--trial", "two"], ("--trial two", "accepted are 'best' and numbers")),
+        (["--trial", "7"], ("--trial 7", "has no trial 7", "finished are 0, 1")),
+        (["--trial", "two"], ("--trial two", "give 'best', or the number of a trial", "finished are 0, 1")),
         (["--trial", "2"], ("--trial 2", "is pruned", "finished are 0, 1")),
-        (["--replicate", "2"], ("--replicate 2", "are 0 to 1")),
-        (["--replicate", "-1"], ("--replicate -1",)),
+        (["--replicate", "2"], ("replicate 2", "are 0 to 1")),
+        (["--replicate", "-1"], ("replicate -1",)),
         (["--trial", "0"], ("trials/0000/replicate-0/model does not exist",)),
         (["--profile", "paper"], ("paper",)),
     ],

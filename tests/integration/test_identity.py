@@ -20,6 +20,7 @@ from study.ledger.lease import Deposed, Holder, Lease
 from study.ledger.ledger import Ledger
 from study.ledger.lock import Held
 from study.ledger.optuna_study import Refused, existing_study, open_study
+from study.ledger.trials import Trials
 from study.protocol.folder import StudyFolder
 from study.protocol.messages import Outcome
 from study.protocol.states import ReplicateState
@@ -373,7 +374,7 @@ def test_a_healthy_study_agrees_with_its_ledger_whatever_became_of_its_trials(fo
     ledger.finish(failed, 1, None, "out of memory")
     ledger.close([], 0)
     ledger = opened("one", folder / "x", retry_failed=True)
-    for place in ("study.ledger.ledger.suggest", "study.ledger.records.Records.trial"):
+    for place in ("study.ledger.queue.suggest", "study.ledger.records.Records.trial"):
         with monkeypatch.context() as killed:
             killed.setattr(place, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
@@ -382,7 +383,7 @@ def test_a_healthy_study_agrees_with_its_ledger_whatever_became_of_its_trials(fo
         ledger = opened("one", folder / "x", retry_failed=True)
     with monkeypatch.context() as patched:
         refuse = Ledger._refuse
-        patched.setattr(Ledger, "_config", lambda *_: (_ for _ in ()).throw(ValueError("not these")))
+        patched.setattr(Trials, "config", lambda *_: (_ for _ in ()).throw(ValueError("not these")))
         patched.setattr(Ledger, "_refuse", lambda self, row, reason: (refuse(self, row, reason), self.halt("stop")))
         assert ledger.ask() is None
     ledger.close([], 0)

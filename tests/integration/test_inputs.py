@@ -17,7 +17,7 @@ from study.ledger.ledger import Ledger
 from study.ledger.space import explore
 from study.protocol.messages import Outcome
 from study.protocol.states import ReplicateState
-from study.spec import Budget, Objective, Study
+from study.spec import Budget, Group, Objective, Study
 from tests.ledgers import ledger_url, open_ledger
 from trainables import cli, paths
 from trainables.data.config import EvaluationData, TrainData
@@ -82,6 +82,31 @@ def test_all_paths_are_relative_to_where_the_command_was_typed(tmp_path) -> None
     assert "k" in explored
     assert explored["rescale"].choices == ("tied", "untied")
     inputs.check(found, explored)
+
+
+def of_groups(*values: str) -> Study:
+    return study(
+        group=Group(key="backbone", values=values), points=(), space=lambda trial: trial.suggest_float("k", 1, 8)
+    )
+
+
+def test_values_of_groups_are_paths_like_others(tmp_path) -> None:
+    """They are made absolute, looked for, digested, and may have moved when the study is carried on."""
+    fill(tmp_path / "then")
+    begun = inputs.located(of_groups("models/a", "models/b", "org/name"), tmp_path / "then")
+    assert begun.group.values == (f"{tmp_path}/then/models/a", f"{tmp_path}/then/models/b", "org/name")
+    assert begun.group.names == ("a", "b", "name")
+    inputs.check(begun, explore(begun))
+    assert f"{tmp_path}/then/models/b" in inputs.contents(begun, explore(begun))
+    missing = inputs.located(of_groups("models/a", f"{tmp_path}/then/models/c"), tmp_path / "then")
+    with pytest.raises(ValueError, match=r"backbone '.*/models/c': nothing there"):
+        inputs.check(missing, explore(missing))
+    (tmp_path / "then").rename(tmp_path / "now")
+    now = inputs.located(of_groups("models/a", "models/b", "org/name"), tmp_path / "now")
+    places = paths.places(now.config)
+    moves = moved.since(optuna_study.definition(begun), optuna_study.definition(now), places)
+    assert moves["backbone"] == {f"{tmp_path}/then/models/{name}": f"{tmp_path}/now/models/{name}" for name in "ab"}
+    assert moved.as_begun(now, moved.Begun(moves)).group == begun.group
 
 
 def test_relative_and_absolute_are_one_study(tmp_path) -> None:
@@ -369,7 +394,7 @@ def here(tmp_path, monkeypatch) -> Path:
 
 
 FILE = """
-from study.spec import Budget, Objective, Study
+from study.spec import Budget, Group, Objective, Study
 from trainables.data.config import TrainData
 from trainables.splade.config import Config
 

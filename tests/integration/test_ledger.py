@@ -17,9 +17,10 @@ import optuna
 import pytest
 from pydantic import model_validator
 
-from study.ledger.ledger import FUTILE, Ledger
+from study.ledger.ledger import Ledger
 from study.ledger.lock import Held
 from study.ledger.optuna_study import Refused, existing_study, outlook
+from study.ledger.queue import FUTILE
 from study.ledger.space import explore
 from study.protocol.destinations import Destinations
 from study.protocol.folder import StudyFolder

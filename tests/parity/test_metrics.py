@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from study.stats.significance import over_items
 from trainables.evaluation.metrics import METRICS, evaluate
 
 MEASURES = (*METRICS, "ndcg_at_3", "mrr_at_100", "recall_at_10", "ndcg_at_1000")
@@ -53,10 +54,13 @@ def test_trec_eval(seed):
 RANX = """
 import json, sys
 import ranx
+from ranx.statistical_tests import paired_student_t_test
 run, qrels, names = json.load(sys.stdin)
 reference = ranx.Run(run)
 means = ranx.evaluate(ranx.Qrels(qrels), reference, names)
-print(json.dumps([{name: float(means[name]) for name in names}, reference.scores], default=float))
+one, other = (list(reference.scores[name].values()) for name in names[:2])
+p = paired_student_t_test(one, other)[0]
+print(json.dumps([{name: float(means[name]) for name in names}, reference.scores, p], default=float))
 """
 
 
@@ -73,10 +77,14 @@ def test_ranx():
         text=True,
         check=True,
     )
-    means, scores = json.loads(answer.stdout)
+    means, scores, p = json.loads(answer.stdout)
     for measure, name in theirs.items():
         assert mine.values[measure] == pytest.approx(means[name], abs=1e-9)
         assert mine.per_item[measure] == pytest.approx(scores[name], abs=1e-9)
+    one, other = ([mine.per_item[measure]] for measure in MEASURES[:2])
+    difference = over_items(one, other)
+    assert difference is not None
+    assert difference.p == pytest.approx(p, rel=1e-6)
 
 
 def test_a_query_without_results_counts_as_zero():

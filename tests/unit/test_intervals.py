@@ -108,7 +108,7 @@ def test_the_interval_is_students_where_one_component_is_all_there_is() -> None:
         assert (found.low, found.high, found.p) == pytest.approx((expected.low, expected.high, expected.p))
     equal = crossed(np.full((3, 4), 0.25))
     assert (equal.low, equal.high, equal.p) == (0.25, 0.25, 0.0)
-    with pytest.raises(ValueError, match="at least 2 of each, got 3 and 1"):
+    with pytest.raises(ValueError, match="over items needs at least 2 of them, got 1"):
         crossed(np.ones((3, 1)))
 
 

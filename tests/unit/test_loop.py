@@ -43,7 +43,7 @@ class Losing(Context):
 
 def train(
     folder: Path, arrived: list, reports: int = 10**6, attempt: int = 1, config: TrainerConfig = CONFIG
-) -> loop.Outcome:
+) -> loop.Result:
     context = Losing(seed=0, folder=folder, device=torch.device("cpu"), attempt=attempt)
     context.arrived, context.reports = arrived, reports
     return loop.run(types.SimpleNamespace(build=lambda config, context: Line()), config, context)

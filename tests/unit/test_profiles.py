@@ -176,7 +176,7 @@ def test_an_evaluation_takes_other_resources_than_the_study(here, capsys, monkey
     begun("studies/mine", "mine", "embedded")
     assert evaluated(["mine.py", "--resources", "gpu_per_worker=1"]) == 2
     assert "did you mean 'resources.gpus_per_worker'" in capsys.readouterr().err
-    monkeypatch.setattr(evaluate, "chosen", lambda summary, trials: [])
+    monkeypatch.setattr(evaluate, "finished_trials", lambda *given, several: [])
     monkeypatch.setattr(evaluate, "tracking_uri", lambda given, summary: None)
     monkeypatch.setattr(evaluate, "plan", lambda *arguments: ["one"])
     monkeypatch.setattr(evaluate, "read_result", lambda planned: None)

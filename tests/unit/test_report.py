@@ -165,6 +165,11 @@ def test_a_study_without_a_result(tmp_path: Path, state: str, text: str) -> None
     assert text in write_report(StudyFolder(tmp_path)).read_text()
 
 
+def test_no_verdict_on_a_parameter_while_trials_are_left(tmp_path: Path) -> None:
+    write_study(tmp_path, {1.0: {"state": "collapsed", "untrained": 0.1}}, status="interrupted", planned_trials=9)
+    assert "No result yet: the only trial that ended collapsed." in answer(Findings(StudyFolder(tmp_path)))
+
+
 def test_a_study_that_has_only_begun(tmp_path: Path) -> None:
     write_study(tmp_path, {}, status="running", planned_trials=9)
     assert answer(Findings(StudyFolder(tmp_path))) == "Still running. No result yet: no trial has ended."

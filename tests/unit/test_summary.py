@@ -26,6 +26,7 @@ from study.protocol.summary import (
 )
 from study.reporting.page import write as write_report
 from study.reporting.screen import final_text
+from study.selection import finished_trials
 
 RECORDED = Path(__file__).resolve().parents[1] / "assets" / "format1" / "line"
 PARTS = [part for part in vars(summary).values() if isinstance(part, type) and issubclass(part, BaseModel)]
@@ -95,7 +96,7 @@ def test_a_folder_of_format_1_has_its_report_and_its_answer(format_1: Path) -> N
     assert f"best model: {format_1}/trials/0000/" in told
     assert "Interrupted before its end. Best so far: " in page.read_text()
     assert run._summary(storage) == now
-    (best,) = evaluate.chosen(now, "best")
+    (best,) = finished_trials(now, "--trials", "best", several=True)
     assert best.state == TrialState.COMPLETE
     assert evaluate.tracking_uri(None, now) == now.tracking.uri
 

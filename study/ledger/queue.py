@@ -1,0 +1,112 @@
+"""What a study runs next: interrupted trials, then those to be run again, then new ones, group by group."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+import optuna
+
+from study.ledger.groups import GROUP
+from study.ledger.sampling import control_of
+from study.ledger.space import Unsuitable, shown, suggest
+from study.ledger.trial_record import TrialRecord
+from study.ledger.trials import Trials
+from study.protocol.states import TrialState
+from study.spec import Study
+
+FUTILE = 5
+"""Trials in a row whose parameters cannot be run that end a search, or a tenth of its trials where that is more."""
+HOPELESS = 3
+"""Failed trials that end a search in which nothing else has come to an end: the fault is not in the parameters."""
+
+
+class Queue:
+    """Picks the next trial and gives it its parameters; a study without groups has one search, the group None."""
+
+    def __init__(self, study: optuna.Study, spec: Study, trials: Trials) -> None:
+        self._optuna, self._spec, self._trials = study, spec, trials
+        self._refused: dict[int | None, list[int]] = {}
+        """Group -> its newest trials of this launch, if they are ones whose parameters cannot be run."""
+
+    def next(self, live: Container[int]) -> TrialRecord | None:
+        """The trial to run next, but for those that are `live`; a new one where none waits, None for no more.
+
+        A new one goes to the group that has the fewest, the first of them.
+        """
+        rows = self._trials.rows
+        left = [group for group in self._trials.groups if not self._given_up(group)]
+        room = [group for group in left if self._trials.counted(group) < self._spec.budget.trials]
+        for row in rows.values():
+            if row.group not in self._trials.groups:
+                # Killed after it was made and before it had a group.
+                self._assign(row, self._emptiest(room or self._trials.groups))
+        waiting = [n for n, row in rows.items() if not row.state.ended and n not in live and row.group in left]
+        if waiting:
+            return rows[min(waiting)]
+        if not room and not (left and self._trials.queued()):
+            return None
+        trial = self._optuna.ask()
+        row = rows[trial.number] = TrialRecord(trial.number, 0, group=trial.user_attrs.get(GROUP))
+        if row.group not in self._trials.groups:
+            self._assign(row, self._emptiest(room))
+        return row
+
+    def suggest(self, row: TrialRecord) -> str | None:
+        """Give the trial its parameters, unless it has them; one that was killed half-way gets those it would have had.
+
+        Returns what the search space or the config has against them: the trial cannot run.
+        """
+        refusal = None if row.params else self._sample(row)
+        if refusal is None:
+            try:
+                row.planned_steps = self._trials.config(row).total_steps * self._spec.replicates
+            except ValueError as error:
+                refusal = str(error)
+        if refusal is None:
+            self._refused.pop(row.group, None)
+        else:
+            self._refused.setdefault(row.group, []).append(row.number)
+        return refusal
+
+    def futile(self) -> str | None:
+        """Why this launch looks at no more parameters, of each group of which it does not; None while it does."""
+        found = {group: self._futile(group) for group in self._trials.groups}
+        return "; ".join(why for why in found.values() if why is not None) or None
+
+    def _futile(self, group: int | None) -> str | None:
+        refused = self._refused.get(group, [])
+        if len(refused) < max(FUTILE, self._spec.budget.trials // 10):
+            return None
+        last = self._trials.rows[refused[-1]]
+        return (
+            f"the parameters of {len(refused)} trials in a row cannot be run, at last {shown(last.params)}: "
+            f"{last.reason}; narrow the search space"
+        )
+
+    def _given_up(self, group: int | None) -> bool:
+        """Whether a group gets no more trials, whatever room there is for them."""
+        rows = [row for row in self._trials.of(group) if row.state.ended and not row.refused]
+        hopeless = len(rows) >= HOPELESS and {row.state for row in rows} == {TrialState.FAILED}
+        return hopeless or self._futile(group) is not None
+
+    def _emptiest(self, groups: list[int | None]) -> int | None:
+        return min(groups, key=self._trials.counted)
+
+    def _assign(self, row: TrialRecord, group: int | None) -> None:
+        """Put a trial in its group, from which it is never moved."""
+        row.group = group
+        self._trials.trial(row.number).set_user_attr(GROUP, group)
+
+    def _sample(self, row: TrialRecord) -> str | None:
+        """Parameters of a new trial; returns what the search space has against them."""
+        trial, refusal = self._trials.searched(row), None
+        control = control_of(self._spec, trial.study, trial.number)
+        if control is None:
+            try:
+                suggest(self._spec, trial)
+            except Unsuitable as error:
+                refusal = str(error)
+        frozen = self._trials.frozen(row.number)
+        row.control, row.retry_of = control is not None, frozen.user_attrs.get("retry_of")
+        row.params = self._spec.groups[row.group or 0] | dict(control or frozen.params)
+        return refusal
