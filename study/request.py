@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
         help="MLflow (default: $MLFLOW_TRACKING_URI, else studies/mlflow.db; with --address beside --storage)",
     )  # fmt: skip
     parser.add_argument(
-        "--label", metavar="TEXT", help="name of the study's run in MLflow (default: tells studies apart)"
+        "--label", metavar="TEXT", help="the study's run in MLflow (default: NAME and the end of its id)"
     )
     parser.add_argument("--register", metavar="NAME", help="register the best model in MLflow under this name")
     parser.add_argument("--address", metavar="ADDR", help="Ray cluster (default: one on this machine)")

@@ -44,9 +44,12 @@ def main() -> int:
 
 def keep(request: ModelRequest) -> str:
     """The model's id in MLflow, where it is ready to be loaded when this returns. Raises MLflow's own errors."""
+    client = connect(request.uri)
+    import mlflow
     from mlflow.entities import LoggedModelOutput, LoggedModelStatus
 
-    client = connect(request.uri)
+    # The registry looks a model up where this says, whatever the client was told.
+    mlflow.set_tracking_uri(request.uri)
     model = _found(client, request) or _created(client, request)
     if model.status != LoggedModelStatus.READY:
         with tempfile.TemporaryDirectory() as aside:
@@ -55,6 +58,9 @@ def keep(request: ModelRequest) -> str:
             client.log_model_artifacts(model.model_id, str(folder))
         client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
     for run_id in request.runs:
+        outputs = client.get_run(run_id).outputs
+        if outputs and any(output.model_id == model.model_id for output in outputs.model_outputs):
+            continue
         client.log_outputs(run_id, [LoggedModelOutput(model.model_id, request.step)])
     if request.register:
         _register(client, request.register, model.model_id, request.runs[0])
@@ -110,7 +116,7 @@ def _signature(model: Path) -> ModelSignature:
     about = json.loads((model / "config_sentence_transformers.json").read_text())
     sparse = about.get("model_type") == "SparseEncoder"
     return ModelSignature(
-        inputs=Schema([ColSpec(DataType.string, "text")]),
+        inputs=Schema([ColSpec(DataType.string)]),
         outputs=Schema([ColSpec(Map(DataType.double) if sparse else Array(DataType.double))]),
         params=ParamSchema([ParamSpec("side", DataType.string, "query")]),
     )

@@ -24,7 +24,7 @@ class Retriever(PythonModel):
         folder = Path(context.artifacts["model"])
         about = json.loads((folder / "config_sentence_transformers.json").read_text())
         self.sparse = about.get("model_type") == "SparseEncoder"
-        self.model = (SparseEncoder if self.sparse else SentenceTransformer)(str(folder))
+        self.model: Any = (SparseEncoder if self.sparse else SentenceTransformer)(str(folder))
 
     def predict(self, context: Any, model_input: pandas.DataFrame, params: dict[str, Any] | None = None) -> list[Any]:
         """The vectors of the texts in the first column, as queries or as documents: `params["side"]`."""
@@ -36,9 +36,7 @@ class Retriever(PythonModel):
         vectors = encode(texts, convert_to_tensor=True)
         if not self.sparse:
             return vectors.cpu().tolist()
-        return [
-            {terms: float(weight) for terms, weight in self.model.decode(vector)} for vector in vectors.cpu().to_dense()
-        ]
+        return [dict(terms) for terms in self.model.decode(vectors)]
 
 
 mlflow.models.set_model(Retriever())

@@ -277,7 +277,8 @@ class Runs:
             records = entry.records
         else:
             records = [{"step": entry.step, "time": entry.time, "metrics": entry.values}]
-        objectives, items, tags = self.subject.objectives, [], {}
+        objectives, tags = self.subject.objectives, {}
+        items: list[Item] = []
         for record in records:
             curves = {}
             for name, value in record["metrics"].items():
@@ -377,7 +378,7 @@ def accepted(name: str) -> str:
     return re.sub(r"[^\w.\- :/]", "_", name)
 
 
-def tag_items(tags: Mapping[str, str]) -> list[Item]:
+def tag_items(tags: Mapping[str, str]) -> list[RunTag]:
     """Tags as MLflow takes them."""
     from mlflow.entities import RunTag
 

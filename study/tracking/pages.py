@@ -72,7 +72,7 @@ def view_tag(subject: Subject, study_id: str) -> tuple[str, str]:
     with columns for the objectives, the parameter and what became of each."""
     columns = [f"metrics.`{metric_key(name, subject.objectives)}`" for name in subject.objectives]
     columns += [f"params.`{subject.parameter}`"] if subject.parameter else []
-    columns += ["tags.`state`", "attributes.`Models`"]
+    columns += ["tags.`state`"]
     first = next(iter(subject.objectives), None)
     order = {} if first is None else {"orderByKey": columns[0], "orderByAsc": subject.objectives[first] == "minimize"}
     state = {
