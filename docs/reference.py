@@ -253,11 +253,15 @@ def metrics_page() -> str:
     for name in trainers():
         module = importlib.import_module(f"trainables.{name}.config")
         rows = [
-            (f"`{key}`", metric.label, {"maximize": "more", "minimize": "less"}[metric.direction], metric.meaning)
+            (f"`{'untrained.' * metric.initial}{key}`", metric.label, _better(metric), metric.meaning)
             for key, metric in module.metrics(module.Config()).items()
         ]
         lines += [f"## {name}", "", *_table(("name", "shown as", "better is", "what"), rows)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _better(metric: Any) -> str:
+    return "–" if metric.initial else {"maximize": "more", "minimize": "less"}[metric.direction]
 
 
 # --- tables ------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from trainables.places import absolute
 from trainables.training_record import TrainingRecord
 
 if TYPE_CHECKING:
+    import altair as alt
     import pandas as pd
     from sentence_transformers import SentenceTransformer, SparseEncoder
 
@@ -40,12 +41,12 @@ class RecordedStudy:
     def __init__(self, folder: str | PathLike[str]) -> None:
         """ValueError with the nearest studies where the folder is none."""
         path = absolute(str(folder), Path.cwd())
-        self._storage = StudyFolder(path)
-        if not self._storage.summary.exists():
+        self._folder = StudyFolder(path)
+        if not self._folder.summary.exists():
             raise ValueError(_no_study(path))
         self.folder = path
         """Where the study is."""
-        self.summary = read(self._storage.summary)
+        self.summary = read(self._folder.summary)
         """The whole of `summary.json`: a `study.protocol.summary.StudySummary`."""
 
     def __repr__(self) -> str:
@@ -75,14 +76,27 @@ class RecordedStudy:
         """One row per replicate, step and metric: signals of training (`train.loss`) and evaluations."""
         from study.reporting import frames
 
-        return frames.curves(self._storage)
+        return frames.curves(self._folder)
 
     @cached_property
     def per_query(self) -> pd.DataFrame:
         """One row per finished replicate, split, metric and query or pair."""
         from study.reporting import frames
 
-        return frames.per_query(self._storage)
+        return frames.per_query(self._folder)
+
+    def figure(self, name: str) -> alt.LayerChart:
+        """A figure of the report as an Altair chart, which a notebook shows: `curve`, `pareto`, `validation_curve`, ...
+
+        Raises ValueError with the names of the figures that the study has.
+        """
+        from study.reporting.figures import figures
+
+        drawn = figures(self._findings)
+        if name not in drawn:
+            has = f"there are {', '.join(drawn)}" if drawn else "there is none yet"
+            raise ValueError(f"{self.summary.study} has no figure '{name}'; {has}")
+        return drawn[name]
 
     @property
     def best(self) -> RecordedTrial:
@@ -93,7 +107,7 @@ class RecordedStudy:
         found = best_trial(self.summary)
         if found is None:
             raise ValueError(f"{self.summary.study} has no best trial. {no_result(self.summary)}")
-        return RecordedTrial(self._storage, found, self.summary.parameter)
+        return RecordedTrial(self._folder, found, self.summary.parameter)
 
     def trial(self, number: int) -> RecordedTrial:
         """The trial of that number; ValueError where there is none."""
@@ -101,18 +115,18 @@ class RecordedStudy:
         if found is None:
             has = f"there are 0 to {len(self.summary.trials) - 1}" if self.summary.trials else "there is none yet"
             raise ValueError(f"{self.summary.study} has no trial {number}; {has}")
-        return RecordedTrial(self._storage, found, self.summary.parameter)
+        return RecordedTrial(self._folder, found, self.summary.parameter)
 
     @cached_property
     def _findings(self) -> Findings:
-        return Findings(self._storage)
+        return Findings(self._folder)
 
 
 class RecordedTrial:
     """One parameter set of a study, and the models that its replicates have left."""
 
     def __init__(self, storage: StudyFolder, summary: TrialSummary, parameter: str) -> None:
-        self._storage = storage
+        self._folder = storage
         self._parameter = parameter
         self.summary = summary
         """All that `summary.json` has of it: a `study.protocol.summary.TrialSummary`."""
@@ -143,7 +157,7 @@ class RecordedTrial:
         """
         if self.summary.state != TrialState.COMPLETE:
             raise ValueError(f"trial {self.number} is {self.summary.state}: only a complete trial has a model")
-        return local(self._storage, self.summary, replicate)
+        return local(self._folder, self.summary, replicate)
 
     def model(self, replicate: int = 0) -> SentenceTransformer | SparseEncoder:
         """A replicate's model as sentence-transformers opens it: with the lengths, prefixes and similarity of training.

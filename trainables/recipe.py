@@ -80,6 +80,13 @@ class Recipe(Protocol):
         """
         ...
 
+    def initial(self) -> dict[str, float]:
+        """The metrics of the model as training starts from it that `metrics` declares as `initial`; equal on all ranks.
+
+        Called before the first step, in evaluation mode.
+        """
+        ...
+
     def evaluate(self, splits: Sequence[Split]) -> dict[Split, Evaluation]:
         """Measure the model as it is on each split, encoding shared documents once; equal on all ranks."""
         ...

@@ -44,6 +44,12 @@ class Metric(Section):
     trials at equal cost, and draw the objective against it. At most one metric of a recipe is that."""
     column: bool = False
     """Whether the table of trials has a column for it; the objective and the cost have one anyway."""
+    initial: bool = False
+    """Whether it is a property of the model that training starts from: `Recipe.initial` measures it once, and it is on
+    record as `untrained.` with its name. No objective."""
+    explains: bool = False
+    """Whether it may explain why groups of a study differ: their table has a column for it, and a plot draws the best
+    value of the studied parameter against it. At most one metric of a recipe, an `initial` one."""
     of: str | None = None
     """The metric that this is a part of, at one `size` of it, as of a prefix of an embedding: reports draw and test
     arms at every size. Its parent is the mean over sizes."""

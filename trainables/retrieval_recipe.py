@@ -66,6 +66,9 @@ class RetrievalRecipe:
             sampled,
         )
 
+    def initial(self) -> dict[str, float]:
+        return {}
+
     def evaluate(self, splits: Sequence[Split]) -> dict[Split, Evaluation]:
         encoder = self.encoder
         return self.retrieval.evaluate(splits, encoder.queries, encoder.documents, encoder.statistics, encoder.scorer)

@@ -41,7 +41,10 @@ class Records:
     def study(self, study_id: str, launch: Launch, label: str) -> None:
         """Write that a launch begins of the study that people call `label`; it may be a later one of the same study."""
         config = flat(self.spec.config.model_dump(exclude={"cache"}))
-        params = config | {"sampler": self.spec.sampler, "replicates": self.spec.replicates, "seed": self.spec.seed}
+        spec = self.spec
+        params = config | {
+            "trainer": spec.trainer, "sampler": spec.sampler, "replicates": spec.replicates, "seed": spec.seed
+        }  # fmt: skip
         self.journal.append(
             StudyBegun(
                 id=study_id, launch=launch.token, name=label, params=params,

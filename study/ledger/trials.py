@@ -25,7 +25,7 @@ class Trials:
 
     def __init__(self, study: optuna.Study, spec: Study, destinations: Destinations) -> None:
         """Read the rows of all trials that were begun; raises `Refused` for those of another version."""
-        self._optuna, self._spec, self._storage = study, spec, destinations.storage
+        self._optuna, self._spec, self._folder = study, spec, destinations.storage
         self._checkpoints, self._id = destinations.checkpoints, study.user_attrs["id"]
         self.groups = places(spec)
         self.rows = {trial.number: self._restored(trial) for trial in self.begun()}
@@ -61,7 +61,7 @@ class Trials:
 
     def config(self, row: TrialRecord) -> TrainerConfig:
         """The config that the trial trains with; ValueError where its parameters make none."""
-        return self._spec.config_with(row.params | {"cache": str(self._storage.cache)})
+        return self._spec.config_with(row.params | {"cache": str(self._folder.cache)})
 
     def store(self, row: TrialRecord) -> None:
         """Write the trial's row, and for those who look at Optuna's trials its state and its reason."""
@@ -114,8 +114,8 @@ class Trials:
             replicates = self.rows[number].replicates
             complete = [n for n, told in enumerate(replicates) if told.state == ReplicateState.COMPLETE]
             return stored_model(place, complete[-1]) if complete else place
-        newest = self._storage.trial(number).newest()
-        return None if newest is None else self._storage.inside(newest)
+        newest = self._folder.trial(number).newest()
+        return None if newest is None else self._folder.inside(newest)
 
     def best(self, group: int | None) -> list[int]:
         """The best complete trial of a group that is no control, or the Pareto front where there are several
@@ -156,7 +156,7 @@ class Trials:
                 f"({error}): use that one, or begin anew with --fresh"
             ) from error
         if row.checkpoint:
-            row.checkpoint = self._storage.inside(self._storage.resolved(row.checkpoint))
+            row.checkpoint = self._folder.inside(self._folder.resolved(row.checkpoint))
         return row
 
 

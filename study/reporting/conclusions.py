@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from study.protocol.states import StudyStatus
 from study.reporting.formatting import (
     at,
@@ -47,6 +49,26 @@ def caveats(findings: Findings) -> list[str]:
         return []
     texts = (_front(findings), _rivals(findings), _edge(findings), _seed_noise(findings))
     return [text for text in texts if text]
+
+
+def unconfirmed(intervals: Iterable[tuple[str, float, float, bool]]) -> str:
+    """One sentence on intervals that exclude zero where the corrected test shows no difference; "" for none.
+
+    `intervals` are (what was compared, lower end, upper end, whether the corrected test shows a difference).
+
+    >>> unconfirmed([("k = 4", 0.01, 0.3, False), ("k = 8", -0.1, 0.3, False)]).partition(":")[0]
+    'The interval of k = 4 excludes zero although the corrected test shows no difference'
+    >>> unconfirmed([("k = 4", 0.01, 0.3, True)])
+    ''
+    """
+    names = [name for name, low, high, distinct in intervals if not distinct and (low > 0 or high < 0)]
+    if not names:
+        return ""
+    subject, verb = ("interval", "excludes") if len(names) == 1 else ("intervals", "exclude")
+    return (
+        f"The {subject} of {enumerate_words(names)} {verb} zero although the corrected test shows no difference: an "
+        "interval takes no account of how many comparisons there are; the verdict goes by the test."
+    )
 
 
 def notes(findings: Findings) -> list[str]:

@@ -185,10 +185,10 @@ def final_text(summary: StudySummary, storage: StudyFolder | None = None) -> str
         from study.reporting.conclusions import answer
         from study.reporting.results import Findings
 
-        result = answer(Findings(storage))
+        found = answer(Findings(storage))
     else:
-        result = _result(summary)
-    lines = [result, f"{counts(summary)}. {cost(summary.worker_seconds, summary.gpu_hours)}."]
+        found = result(summary)
+    lines = [found, f"{counts(summary)}. {cost(summary.worker_seconds, summary.gpu_hours)}."]
     failed = [trial for trial in summary.trials if trial.state == TrialState.FAILED]
     lines += [f"trial {t.number} failed: {why(t) or 'no reason recorded'}" for t in failed[:5]]
     if len(failed) > 5:
@@ -204,7 +204,8 @@ def final_text(summary: StudySummary, storage: StudyFolder | None = None) -> str
     return "\n".join(lines)
 
 
-def _result(summary: StudySummary) -> str:
+def result(summary: StudySummary) -> str:
+    """The best trial with its figures in one sentence, or why there is none."""
     best = best_trial(summary)
     if best is None:
         return no_result(summary)

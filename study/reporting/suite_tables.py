@@ -48,7 +48,7 @@ def write(
 ) -> Path:
     """Write a suite's figures and its page; returns the page's path."""
     values = tabled(results)
-    compared = compare(suite.metrics[0], results, reference(summary, trials))
+    compared = [one for group in _grouped(trials) for one in _compared(suite.metrics[0], summary, group, results)]
     folder.path.mkdir(parents=True, exist_ok=True)
     content = {
         "suite": suite.name,
@@ -88,6 +88,18 @@ def tabled(results: Sequence[Measured]) -> dict[int, dict[str, dict[str, float]]
         }
         for trial, datasets in grouped.items()
     }
+
+
+def _grouped(trials: Sequence[TrialSummary]) -> list[list[TrialSummary]]:
+    """The trials of each group: no trial is compared with one of another."""
+    return [[trial for trial in trials if trial.group == group] for group in dict.fromkeys(t.group for t in trials)]
+
+
+def _compared(
+    metric: str, summary: StudySummary, trials: Sequence[TrialSummary], results: Sequence[Measured]
+) -> list[Compared]:
+    numbers = {trial.number for trial in trials}
+    return compare(metric, [one for one in results if one.trial in numbers], reference(summary, trials))
 
 
 def reference(summary: StudySummary, trials: Sequence[TrialSummary]) -> int:
@@ -146,8 +158,9 @@ def _page(
         if len(datasets) > 1:
             rows.append(["mean", *(metrics.show(metric, _means(values[trial.number])[metric]) for trial in trials)])
         lines += [*_table([metrics.label(metric), *heads], rows), ""]
-    if compared:
-        lines += _differences(metrics.label(suite.metrics[0]), datasets, compared)
+    for reference in dict.fromkeys(one.reference for one in compared):
+        of_group = [one for one in compared if one.reference == reference]
+        lines += _differences(metrics.label(suite.metrics[0]), datasets, of_group)
     return "\n".join(lines)
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -231,7 +231,7 @@ class Tracker:
             self._attempt(key, lambda: self._runs.end(key, entry.state, entry.time))
         return None
 
-    def _log(self, key: str, items: list[Item]) -> None:
+    def _log(self, key: str, items: Sequence[Item]) -> None:
         """What MLflow refuses is halved until only the items at fault are left out."""
         if not items:
             return

@@ -106,10 +106,18 @@ def check_reported(trainer: str, config, outcome, records) -> None:
         items = () if metric.correlation is None else (metric.correlation.one, metric.correlation.other)
         assert all(name in found for name in items for found in outcome.per_item.values())
     names = {name for name in outcome.values if not name.startswith("train.")}
-    assert names == {prefix + name for name in metrics for prefix in ("", "test.", "untrained.", "untrained.test.")}
+    initial = {name for name, metric in metrics.items() if metric.initial}
+    measured = metrics.keys() - initial
+    assert {name for name, metric in metrics.items() if metric.explains} <= initial
+    assert names == {f"untrained.{name}" for name in initial} | {
+        prefix + name for name in measured for prefix in ("", "test.", "untrained.", "untrained.test.")
+    }
     assert [r["step"] for r in records] == list(range(config.total_steps + 1))
     evaluated = [r["metrics"] for r in records if r["step"] % config.evaluate_every == 0]
-    assert all({name for name in found if "." not in name} == set(metrics) for found in evaluated)
+    assert all({name for name in found if "." not in name} == measured for found in evaluated)
+    assert {name for name in records[0]["metrics"] if name.removeprefix("untrained.") in initial} == {
+        f"untrained.{name}" for name in initial
+    }
 
 
 @pytest.mark.parametrize("trainer", TRAINERS)

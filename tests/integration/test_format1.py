@@ -49,6 +49,9 @@ class Line:
     def loss(self, batch, step):
         return (self.model(batch) - 1).square().mean(), {"spread": math.nan}
 
+    def initial(self):
+        return {}
+
     def evaluate(self, splits):
         value = self.model.weight.item()
         return {split: Evaluation({"ndcg_at_10": value}, {"ndcg_at_10": {"a": value, "b": value}}) for split in splits}

@@ -110,7 +110,7 @@ def test_mlflow_has_every_step_once(finished) -> None:
             "data.train.identity",
             "mlflow.source.git.commit",
         } <= child.data.tags.keys()
-        steps = [m.step for m in client.get_metric_history(child.info.run_id, "train.loss")]
+        steps = [m.step for m in client.get_metric_history(child.info.run_id, "train/loss")]
         assert steps == list(range(1, trial["steps"] + 1))
     assert parent[0].info.status == "FINISHED"
     assert {"report", "best"} <= {item.path for item in client.list_artifacts(parent[0].info.run_id)}

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 import socket
 import sqlite3
@@ -19,7 +20,7 @@ import pytest
 from study.ledger.journal import Journal
 from study.protocol.journal import Artifact, Ended, ReplicateBegun, StudyBegun, TrialBegun, Values
 from study.protocol.states import ReplicateState, StudyStatus, TrialState
-from study.tracking.mlflow_runs import connect, initialise, refusal
+from study.tracking.mlflow_runs import connect, refusal
 from study.tracking.pages import Subject
 from study.tracking.probe import run_tags
 from study.tracking.tracker import Tracker
@@ -30,17 +31,9 @@ STEPS = 6
 ABOUT = Subject("Which k?", "k", {"ndcg_at_10": "maximize"})
 
 
-@pytest.fixture(scope="module")
-def empty_database(tmp_path_factory):
-    """Creating MLflow's schema takes seconds: once, then copied."""
-    path = tmp_path_factory.mktemp("mlflow") / "empty.db"
-    initialise(f"sqlite:///{path}")
-    return path.read_bytes()
-
-
 @pytest.fixture
-def uri(tmp_path, empty_database):
-    (tmp_path / "mlflow.db").write_bytes(empty_database)
+def uri(tmp_path, empty_tracking):
+    shutil.copy(empty_tracking, tmp_path / "mlflow.db")
     return f"sqlite:///{tmp_path / 'mlflow.db'}"
 
 
@@ -320,12 +313,12 @@ def test_what_somebody_deleted_is_restored_when_there_is_more_for_it(tmp_path, u
     assert len(everything(uri)["trial 0 · k=1"][1]["train/bad"]) == STEPS
 
 
-def test_a_store_that_lost_the_runs_is_filled_again(tmp_path, uri, empty_database):
+def test_a_store_that_lost_the_runs_is_filled_again(tmp_path, uri, empty_tracking):
     journal = Journal(tmp_path / "journal.jsonl")
     fill(journal, tmp_path)
     replay(journal, uri)
     other = tmp_path / "other.db"
-    other.write_bytes(empty_database)
+    shutil.copy(empty_tracking, other)
     snapshot = replay(journal, f"sqlite:///{other}")  # another place: from the start
     check(f"sqlite:///{other}", snapshot)
     state = json.loads((tmp_path / "tracking.json").read_text())
@@ -505,10 +498,10 @@ def administer(address, what, **about):
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory, empty_database):
+def guarded(tmp_path_factory, empty_tracking):
     """(address, folder). Its users, ada and eve, may read everything and change what they have begun themselves."""
     folder = tmp_path_factory.mktemp("guarded")
-    (folder / "mlflow.db").write_bytes(empty_database)
+    shutil.copy(empty_tracking, folder / "mlflow.db")
     users = f"default_permission = READ\ndatabase_uri = sqlite:///{folder}/users.db\nadmin_username = admin\n"
     # Otherwise the server hashes the password at each request, which takes longer than all the rest of it.
     (folder / "auth.ini").write_text(f"[mlflow]\n{users}auth_cache_ttl_seconds = 60\n")

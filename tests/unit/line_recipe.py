@@ -27,6 +27,9 @@ class Line:
     def loss(self, batch, step):
         return (self.model(batch) - 1).square().mean(), {}
 
+    def initial(self):
+        return {}
+
     def evaluate(self, splits):
         return {split: Evaluation({"ndcg_at_10": float(self.model.weight)}) for split in splits}
 

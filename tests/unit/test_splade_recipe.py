@@ -47,6 +47,29 @@ def test_batch_is_a_function_of_seed_and_step(encoder, tmp_path):
     assert not equal(first.batch(3), recipe(encoder, tmp_path, seed=1, hard_negatives=2).batch(3))
 
 
+@pytest.mark.parametrize("rescale", ["tied", "untied"])
+def test_the_head_is_measured_before_and_after_it_is_rescaled(tmp_path, rescale):
+    model, tokenizer = encoders.load_masked_lm("embedded")
+    opened = SpladeEncoder(model, tokenizer)
+    weight = opened.decoder.weight.detach().double()
+    before = {
+        "frobenius": float(torch.linalg.matrix_norm(weight)),
+        "row": float(weight[weight.norm(dim=1) > 0].square().sum(1).mean().sqrt()),
+        "spectral": float(torch.linalg.matrix_norm(weight, 2)),
+    }
+    rescale_head(model, 8, rescale, rescale_bias=False)
+    made = recipe((opened.eval(), tokenizer), tmp_path, hard_negatives=1, k=8, rescale=rescale)
+    with torch.inference_mode():
+        found = made.initial()
+        batch = made.batch(0)
+        scores = opened(batch.queries) @ opened(batch.documents).T
+    assert {name: found[f"backbone_head_{name}"] for name in before} == pytest.approx(before, rel=1e-5)
+    assert {name: 8 * found[f"head_{name}"] for name in before} == pytest.approx(before, rel=1e-5)
+    assert scores.shape == (6, 12)
+    assert found["score_spread"] == pytest.approx(float(scores.flatten().var(unbiased=False).sqrt()))
+    assert found["score_spread"] > 0
+
+
 def test_a_negative_keeps_its_score(encoder, tmp_path):
     made = recipe(encoder, tmp_path, hard_negatives=2, distillation="kl")
     for step in range(4):

@@ -221,6 +221,9 @@ class AngleRecipe:
             signals["spread"] = 1 - directions.mean(0).square().sum()
         return total, signals
 
+    def initial(self) -> dict[str, float]:
+        return {}
+
     def evaluate(self, splits: Sequence[Split]) -> dict[Split, Evaluation]:
         config = self.config
         asked: dict[Split, PairSet] = {split: self.sets[split] for split in splits}

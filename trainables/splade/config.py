@@ -107,7 +107,29 @@ def metrics(config: Config) -> dict[str, Metric]:
         )
         for side in ("document", "query")
     }
-    return {**declared(), "flops": flops, **active}
+    return {**declared(), "flops": flops, **active, **_initial()}
+
+
+def _initial() -> dict[str, Metric]:
+    """What k changes before the first step: how large the head's matrix is, and how far the first scores spread."""
+    sizes = {
+        "frobenius": ("Frobenius norm", "root of the sum of all squares"),
+        "row": ("row norm", "root of the mean squared length of a row"),
+        "spectral": ("spectral norm", "largest singular value"),
+    }
+    heads = {"backbone_head": ("backbone's head", "as the backbone has it"), "head": ("head", "divided by k")}
+    found = {
+        f"{head}_{size}": Metric(
+            label=f"{label} of the {whose}",
+            meaning=f"{meaning} of the masked-LM head's matrix, {state}",
+            initial=True,
+            explains=(head, size) == ("backbone_head", "row"),
+        )
+        for head, (whose, state) in heads.items()
+        for size, (label, meaning) in sizes.items()
+    }
+    spread = "standard deviation of the scores of the first batch's queries with its documents, before training"
+    return found | {"score_spread": Metric(label="spread of the first scores", meaning=spread, initial=True)}
 
 
 def prepare(config: Config) -> Prepared:

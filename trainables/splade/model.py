@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -35,6 +37,29 @@ def rescale_head(mlm: PreTrainedModel, k: float, rescale: Literal["tied", "untie
         decoder.weight.div_(k)
         if rescale_bias:
             decoder.bias.div_(k)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadNorms:
+    """How large the matrix of a masked-LM head is; silent outputs, whose rows are zeros, count for nothing."""
+
+    frobenius: float
+    """Root of the sum of all squares."""
+    row: float
+    """Root of the mean squared length of the rows, by which a state of unit length can move a logit, typically."""
+    spectral: float
+    """Largest singular value."""
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, model: SpladeEncoder) -> HeadNorms:
+        weight = model.decoder.weight.float()
+        frobenius = float(torch.linalg.vector_norm(weight, dtype=torch.float64))
+        # Of the small Gram matrix: the singular values of (V, D) itself take many times as long.
+        wide = weight.shape[1] > weight.shape[0]
+        gram = weight @ weight.T if wide else weight.T @ weight
+        spectral = float(torch.linalg.eigvalsh(gram)[-1].clamp(min=0).sqrt())
+        return cls(frobenius, frobenius / math.sqrt(model.terms), spectral)
 
 
 def untie_head(mlm: PreTrainedModel) -> None:

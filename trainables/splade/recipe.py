@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, pstdev
@@ -20,7 +20,7 @@ from trainables.recipe import RecipeContext
 from trainables.retrieval_recipe import RetrievalBatch, RetrievalRecipe
 from trainables.splade import losses
 from trainables.splade.config import Config
-from trainables.splade.model import SpladeEncoder, export, rescale_head
+from trainables.splade.model import HeadNorms, SpladeEncoder, export, rescale_head
 from trainables.splade.rules import rules
 
 
@@ -86,9 +86,7 @@ class SpladeRecipe(RetrievalRecipe):
 
     def loss(self, batch: Batch, step: int) -> tuple[torch.Tensor, dict[str, torch.Tensor | float]]:
         config, sampled = self.config, batch.sampled
-        with encoders.autocast(config.precision, self.context.device):
-            local = self.model(batch.queries), self.model(batch.documents)
-        queries, documents = (distributed.gather(vectors) for vectors in local)
+        queries, documents = self._vectors(batch)
         scores = queries @ documents.T
         contrastive = info_nce(scores, sampled.targets, sampled.excluded)
         flops_query, flops_document = losses.flops(queries), losses.flops(documents)
@@ -114,6 +112,24 @@ class SpladeRecipe(RetrievalRecipe):
                 "active_document": (documents > 0).sum(1).float().mean(),
             }
         return total, signals
+
+    def initial(self) -> dict[str, float]:
+        queries, documents = self._vectors(self.batch(0))
+        head = asdict(HeadNorms.of(self.model))
+        # The matrix was divided by k, and so was each of its norms.
+        found = {f"backbone_head_{name}": self.config.k * value for name, value in head.items()}
+        return (
+            found
+            | {f"head_{name}": value for name, value in head.items()}
+            | {"score_spread": float((queries @ documents.T).std(correction=0))}
+        )
+
+    def _vectors(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Vectors (queries, V) and (documents, V) of the global batch."""
+        with encoders.autocast(self.config.precision, self.context.device):
+            local = self.model(batch.queries), self.model(batch.documents)
+        queries, documents = (distributed.gather(vectors) for vectors in local)
+        return queries, documents
 
     def export(self, folder: Path) -> None:
         export(self.model, self.tokenizer, folder, self.config.lengths)
