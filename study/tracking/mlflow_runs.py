@@ -300,7 +300,7 @@ class Runs:
 
         if isinstance(entry, Answered):
             report = artifact_page(self.experiment_id, self.run(STUDY), entry.report) if entry.report else None
-            return tag_items({NOTE: description(self.subject.question, entry.answer, report)})
+            return [*tag_items({NOTE: description(self.subject.question, entry.answer, report)})]
         noted = {NOTE: description(self.subject.question)} if isinstance(entry, StudyBegun) else {}
         params: Mapping[str, Any] = {}
         if isinstance(entry, (StudyBegun, TrialBegun)):

@@ -442,13 +442,14 @@ def test_a_journal_that_lost_its_end_is_carried_on(study) -> None:
 
 
 def test_what_tracking_has_sent_beyond_the_journal_is_sent_again(study) -> None:
-    from study.tracking.tracker import Tracker
+    from study.tracking.pages import Subject
+from study.tracking.tracker import Tracker
 
     journal = Journal(study / "journal.jsonl")
     end = (study / "journal.jsonl").stat().st_size
     for offset, taken in ((end, end), (end + 5, 0), (end - 5, 0), (0, 0)):
         State("sqlite:///x.db", "tiny", "id", offset=offset).save(study / "tracking.json")
-        assert Tracker(journal, study / "tracking.json", "sqlite:///x.db", "tiny", "id")._state.offset == taken
+        assert Tracker(journal, study / "tracking.json", "sqlite:///x.db", "tiny", "id", Subject())._state.offset == taken
     journal.close()
 
 
