@@ -109,7 +109,6 @@ LIBRARIES = {
         "study/tracking/keep_model.py",
         "study/tracking/loadable.py",
         "study/tracking/mlflow_runs.py",
-        "study/tracking/suite_results.py",
     },
 }
 """What few modules import, and all of these."""
