@@ -100,7 +100,8 @@ def _write(folder: Path, model: Path, model_id: str, run_id: str) -> None:
     mlflow.pyfunc.save_model(
         folder,
         python_model=str(LOADABLE),
-        artifacts={"model": str(model)},
+        # As a URI: a path may have signs that mean something in one.
+        artifacts={"model": model.resolve().as_uri()},
         signature=_signature(model),
         input_example=EXAMPLE,
         pip_requirements=_requirements(),

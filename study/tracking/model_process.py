@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
@@ -49,6 +50,7 @@ class ModelProcess:
     def __enter__(self) -> ModelProcess:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "study.tracking.keep_model"],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         self._asked: str | None = json.dumps(asdict(self._request))
