@@ -165,11 +165,10 @@ def _record(
         return
     from study.tracking.suite_results import record
 
-    measured_at = {one.trial: one.time for one in results}
     tables = (page, page.with_suffix(".json"))
     try:
         check_uri(uri)
-        record(uri, run_id, runs, suite, tabled(results), measured_at, tables)
+        record(uri, run_id, runs, suite, tabled(results), tables)
     except Exception as error:
         screen.say(f"not recorded in MLflow: {redacted(told(error, 300))}; the same command tries again")
 

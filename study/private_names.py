@@ -212,6 +212,11 @@ def storage_id(trial: Any) -> int:
     return trial._trial_id
 
 
+def show_constraint(trial: Any, value: float) -> None:
+    """Store a constraint of an Optuna trial as optuna-dashboard reads it: as a list, which Optuna itself once wrote."""
+    trial.storage.set_trial_system_attr(trial._trial_id, "constraints", [value])
+
+
 def holds(distribution: Any, value: Any) -> bool:
     """Whether an Optuna distribution can suggest the value."""
     try:

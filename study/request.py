@@ -53,6 +53,10 @@ def parser() -> argparse.ArgumentParser:
         "--tracking-uri", metavar="URI",
         help="MLflow (default: $MLFLOW_TRACKING_URI, else studies/mlflow.db; with --address beside --storage)",
     )  # fmt: skip
+    parser.add_argument(
+        "--label", metavar="TEXT", help="the study's run in MLflow (default: NAME and the end of its id)"
+    )
+    parser.add_argument("--register", metavar="NAME", help="register the best model in MLflow under this name")
     parser.add_argument("--address", metavar="ADDR", help="Ray cluster (default: one on this machine)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a config value")
     parser.add_argument(

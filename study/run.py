@@ -33,10 +33,12 @@ from study.planning import cards, provenance
 from study.planning.plan import plan
 from study.protocol.destinations import Destinations, shared_tracking
 from study.protocol.folder import StudyFolder
+from study.protocol.messages import Conclusion
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import StudySummary, read
 from study.reporting.screen import Display, final_text, result
 from study.terminal import View, forget, keep_screen, listen
+from study.tracking.model_process import loadable
 from study.tracking.probe import run_tags
 from study.tracking.uri_check import check_uri
 from study.uris import DEFAULT_TRACKING, absolute_uri, redacted, sqlite_path
@@ -204,7 +206,7 @@ def _complete(launch: Launch, options: argparse.Namespace) -> StudySummary | Non
     """The summary of a study that has nothing left to run or to send; else None."""
     outlook = launch.found.outlook
     retries = options.retry_failed and outlook.states.get(TrialState.FAILED, 0)
-    if not outlook.idle or retries or launch.found.inputs.moves:
+    if not outlook.idle or retries or launch.found.inputs.moves or options.register:
         return None
     summary = _summary(launch.storage)
     if summary is None or summary.status != StudyStatus.FINISHED or summary.tracking.pending:
@@ -323,9 +325,12 @@ class Session:
 
         engine.check_room(self.study)
         options = LaunchOptions(
-            tags=provenance.tags() | {"command": provenance.command(self.options.notify), "cluster": engine.cluster},
+            tags=provenance.tags()
+            | provenance.source(spec.find(self.options.name)[1], self.options.notify)
+            | {"cluster": engine.cluster},
             retry_failed=self.options.retry_failed,
             moves=self.before.moves,
+            label=self.options.label,
         )
         known = moved.as_begun(self.study, self.before)
         actor = engine.open_ledger(self.name, self.profile, known, self.destinations, options)
@@ -347,7 +352,14 @@ class Session:
             raise self.failure
         answer(actor.conclude.remote)
         lost = ray.get(actor.lost.remote())
-        artifacts = self._artifacts(display)
+        artifacts, verdict = self._reported(display)
+        best = self._best(display)
+        models = [(number, self.storage.inside(folder)) for number, folder in best.items() if loadable(folder)]
+        if self.options.register and not models:
+            display.message(f"--register {self.options.register}: there is no model that sentence-transformers opens")
+        report = "/".join(reversed(artifacts[0])) if artifacts else None
+        artifacts += [(self.storage.inside(folder), "best") for folder in best.values() if not loadable(folder)]
+        ray.get(actor.found.remote(Conclusion(verdict, report, tuple(models), self.options.register)))
         complete = ray.get(actor.close.remote(artifacts, MLFLOW_WAIT_S))
         summary = read(self.storage.summary)
         if not complete:
@@ -390,25 +402,32 @@ class Session:
             # Raised again by the main thread, which waits for this one.
             self.failure = error
 
-    def _artifacts(self, display: Display) -> list[tuple[str, str]]:
-        """Write the report; what goes on the parent run, as paths in the folder: report, plots and the best model."""
+    def _reported(self, display: Display) -> tuple[list[tuple[str, str]], str | None]:
+        """Write the report: (path in the folder, place on the study's run) of its files, and the answer in words."""
         from study.reporting import page
+        from study.reporting.conclusions import answer
+        from study.reporting.results import Findings
 
-        found = []
         try:
             written = page.write(self.storage)
-            found += [(path.name, "report") for path in (written, *self.storage.figures())]
+            files = [(path.name, "report") for path in (written, *self.storage.figures())]
+            return files, answer(Findings(self.storage))
         except (ValueError, OSError) as error:
             display.message(f"the report is not written: {told(error)}")
-        summary = read(self.storage.summary)
-        for number in summary.best[:1]:
+            return [], None
+
+    def _best(self, display: Display) -> dict[int, Path]:
+        """Trial -> folder of its finished model, copied here where an object store has it: the best one, or that of
+        each group."""
+        summary, found = read(self.storage.summary), {}
+        bests = [group.best for group in summary.groups] if summary.groups else [summary.best]
+        for number in (best[0] for best in bests if best):
             checkpoint = summary.trials[number].checkpoint
             if checkpoint is None:
                 continue
             try:
                 place = self.storage.resolved(checkpoint)
-                best = fetched(place, self.storage.best(number), FETCH_WAIT_S)
-                found.append((self.storage.inside(best), "best"))
+                found[number] = Path(fetched(place, self.storage.best(number), FETCH_WAIT_S))
             except OSError as error:
                 display.message(f"the best model is not copied to MLflow: {error}")
         return found

@@ -36,10 +36,11 @@ from study.ledger.trial_record import Replicate, TrialRecord
 from study.ledger.trials import Trials
 from study.ledger.view import View
 from study.protocol.destinations import Destinations
-from study.protocol.messages import Assignment, HandOut, Outcome, Standing, Trouble
+from study.protocol.messages import Assignment, Conclusion, HandOut, Outcome, Standing, Trouble
 from study.protocol.states import ReplicateState, StudyStatus, TrialState
 from study.protocol.summary import StudySummary, Tracking
 from study.spec import Study
+from study.tracking.pages import Subject
 from study.tracking.tracker import Snapshot, Tracker
 from study.uris import redacted
 from trainables.context import Record
@@ -94,7 +95,8 @@ class Ledger:
         self._checkpoints, self._moves = destinations.checkpoints, options.moves
         self._tracker: Tracker | None = None
         if destinations.tracking is not None:
-            self._tracker = Tracker(self.journal, storage.tracking, destinations.tracking, name, self.id)
+            about = Subject(study.question, study.parameter, {o.name: o.direction for o in study.objectives})
+            self._tracker = Tracker(self.journal, storage.tracking, destinations.tracking, name, self.id, about)
         self._account = Account(study, self._optuna.user_attrs.get("elapsed", 0.0))
         self._summaries = Summaries(name, self.id, profile, study, self._account)
         self._halt: str | None = None
@@ -116,7 +118,7 @@ class Ledger:
         self._importances = self._trials.stored_importances()
         launch = identity.Launch(uuid.uuid4().hex, socket.gethostname(), str(storage))
         self._records = Records(self.journal, name, profile, study, options.tags, self._facts)
-        self._records.study(self.id, launch)
+        self._records.study(self.id, launch, self._label(options.label))
         # After the journal: a launch that the ledger knows of must be in it.
         for key, value in launch.tags.items():
             self._optuna.set_user_attr(key, value)
@@ -509,6 +511,16 @@ class Ledger:
             self._records.best(best.values(), len(ends), round(max(ends) * 1000))
         return self._write_summary()
 
+    def found(self, conclusion: Conclusion) -> None:
+        """Put on record what the study has found so far."""
+        if self._deposed():
+            return
+        if conclusion.answer is not None:
+            self._records.answered(conclusion.answer, conclusion.report)
+        for number, path in conclusion.models:
+            self._records.model(self._rows[number], path, conclusion.register)
+        self._wake()
+
     def close(self, artifacts: list[tuple[str, str]], timeout_s: float) -> bool:
         """Put files of the study on record, end it, and wait for the tracker to have sent everything.
 
@@ -550,6 +562,14 @@ class Ledger:
         )
 
     # --- inside ----------------------------------------------------------------------------------
+
+    def _label(self, asked: str | None) -> str:
+        """What people call the study: what was asked for last, or its name and what tells it from others so named."""
+        if asked is not None:
+            self._optuna.set_user_attr("label", asked)
+        folder = self.storage.path.name
+        marks = [folder] * (folder != self.name) + [self.id[-4:]]
+        return self._optuna.user_attrs.get("label") or f"{self.name} ({', '.join(marks)})"
 
     def _recover(self) -> None:
         """End the trials whose end a kill cut short, and account for the time of those it interrupted."""

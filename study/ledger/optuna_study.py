@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -178,6 +179,11 @@ def open_study(
         pruner=pruner(spec.pruner, spec.config.total_steps),
         load_if_exists=True,
     )
+    names = [objective.name for objective in spec.objectives]
+    if study.metric_names != names:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            study.set_metric_names(names)
     wanted = definition(spec)
     if "id" not in study.user_attrs:
         study.set_user_attr("format", FORMAT)

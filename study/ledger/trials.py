@@ -12,7 +12,7 @@ import optuna
 from study.ledger.groups import GROUP, alone, places
 from study.ledger.optuna_study import Refused, importances
 from study.ledger.trial_record import TrialRecord, front
-from study.private_names import storage_id
+from study.private_names import show_constraint, storage_id
 from study.protocol.destinations import Destinations
 from study.protocol.folder import stored_model, stored_trial
 from study.protocol.states import ReplicateState, TrialState
@@ -64,8 +64,13 @@ class Trials:
         return self._spec.config_with(row.params | {"cache": str(self._folder.cache)})
 
     def store(self, row: TrialRecord) -> None:
-        """Write the trial's row."""
-        self.trial(row.number).set_user_attr("row", _finite(asdict(row)))
+        """Write the trial's row, and for those who look at Optuna's trials its state and its reason."""
+        trial = self.trial(row.number)
+        trial.set_user_attr("row", _finite(asdict(row)))
+        told = {"state": str(row.state), "reason": row.reason}
+        for key, value in told.items():
+            if trial.user_attrs.get(key) != value:
+                trial.set_user_attr(key, value)
 
     def tell(self, row: TrialRecord) -> None:
         """End the trial in Optuna, if it has not ended there yet."""
@@ -76,7 +81,9 @@ class Trials:
         learnt = row.state in (TrialState.COMPLETE, TrialState.COLLAPSED, TrialState.PRUNED) or row.refused
         constraint = "refused" if row.refused else "collapse"
         if learnt and constraint not in trial.constraints:
-            trial.set_constraint(constraint, 1.0 if row.refused or row.state == TrialState.COLLAPSED else -1.0)
+            violated = 1.0 if row.refused or row.state == TrialState.COLLAPSED else -1.0
+            trial.set_constraint(constraint, violated)
+            show_constraint(trial, violated)
         if row.state == TrialState.COMPLETE:
             self._optuna.tell(trial, [row.values[o.name] for o in self._spec.objectives])
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import importlib.metadata
 import os
 import platform
@@ -45,6 +46,19 @@ def git_state() -> dict[str, str]:
     if os.environ.get(COMMIT):
         return {COMMIT: os.environ[COMMIT], DIRTY: os.environ.get(DIRTY, "unknown")}
     return {}
+
+
+def source(file: Path, secret: str | None = None) -> dict[str, str]:
+    """Tags for who ran what: the command line, as `command` gives it, the study's file, and the user."""
+    found = {
+        "command": command(secret), "source": f"{file.parent.name}/{file.name}",
+        "source.type": "LOCAL",
+    }  # fmt: skip
+    try:
+        return found | {"user": getpass.getuser()}
+    except (KeyError, OSError):
+        # A container's user may have no name.
+        return found
 
 
 def command(secret: str | None = None) -> str:

@@ -92,6 +92,20 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a launch has found at its end, for the study's records."""
+
+    answer: str | None = None
+    """The answer in words, or None where there is no report of it."""
+    report: str | None = None
+    """The place of the artifact that says more."""
+    models: tuple[tuple[int, str], ...] = ()
+    """(trial, path in the study's folder) of the best trials' finished models: one, or one of each group."""
+    register: str | None = None
+    """Name under which a registry is to have them, or None."""
+
+
+@dataclass(frozen=True, slots=True)
 class ActorName:
     """The name by which the ledger's actor is found in the cluster."""
 

@@ -36,7 +36,7 @@ from study.reporting.metrics import DeclaredMetrics
 from study.reporting.progress import Progress
 from study.reporting.table import TICK_S, TableView
 from study.terminal import View
-from study.uris import viewer
+from study.uris import runs_page, viewer
 
 
 class Display:
@@ -199,7 +199,8 @@ def final_text(summary: StudySummary, storage: StudyFolder | None = None) -> str
             lines.append(f"best model: {storage.resolved(best.checkpoint)}")
         lines.append(f"report: {storage.report}")
     if summary.tracking.uri:
-        lines.append(f"MLflow: {viewer(summary.tracking.uri)}")
+        shown, page = viewer(summary.tracking.uri), runs_page(summary.tracking.uri, summary.tracking.page)
+        lines += [f"MLflow: {page}"] if page.startswith(shown) else [f"MLflow: {shown}", f"runs: {page}"]
     return "\n".join(lines)
 
 

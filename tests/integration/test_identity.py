@@ -544,9 +544,10 @@ def test_a_moved_folder_carries_on_with_its_models(folder, command, ids) -> None
     session = types.SimpleNamespace(storage=StudyFolder(folder / "b"))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("study.reporting.page.write", lambda storage: storage.report)
-        assert Session._artifacts(session, None) == [
-            ("report.html", "report"), ("trials/0000/replicate-0/model", "best"),
-        ]  # fmt: skip
+        patched.setattr("study.reporting.conclusions.answer", lambda findings: "Best k = 1.")
+        patched.setattr("study.reporting.results.Findings", lambda storage: None)
+        assert Session._reported(session, None) == ([("report.html", "report")], "Best k = 1.")
+    assert Session._best(session, None) == {0: folder / "b" / "trials" / "0000" / "replicate-0" / "model"}
     ledger.close([], 0)
     assert json.loads((folder / "b" / "study.json").read_text())["folder"] == str(folder / "b")
     assert str(folder / "a") not in (folder / "b" / "summary.json").read_text()

@@ -184,6 +184,10 @@ def test_endings(tmp_path, how, state, told, status, reason) -> None:
         assert row.saved_worker_seconds == pytest.approx(6 * 0.5)
     constraint = trial.system_attrs.get("constraints:collapse")
     assert constraint == {"collapsed": 1.0, "failed": None}.get(state, -1.0)
+    # What optuna-dashboard shows: names, attributes, and collapsed trials as infeasible, in a key of its own.
+    assert ledger._optuna.metric_names == ["ndcg_at_10"]
+    assert (trial.user_attrs["state"], trial.user_attrs.get("reason")) == (state, row.reason)
+    assert trial.system_attrs.get("constraints") == (None if constraint is None else [constraint])
     (end,) = (e for _, e in ledger.journal.read() if isinstance(e, Ended) and e.trial == number)
     assert (end.state, end.reason, status_of(end.state)) == (state, row.reason, status)
     assert json.loads((tmp_path / "summary.json").read_text())["trials"][number]["state"] == state
@@ -561,7 +565,7 @@ def test_parameters_that_the_config_refuses_fail_their_trial_alone(tmp_path, mon
     assert (row.state, row.reason) == ("failed", f"k is {k:g} and width {width}: no such thing")
     assert (row.params, row.attempts, row.worker_seconds) == ({"k": k, "width": width}, 0, 0)
     trial = trial_of(ledger, 1)
-    assert (trial.state.name, trial.constraints) == ("PRUNED", {"refused": 1.0})
+    assert (trial.state.name, trial.constraints["refused"]) == ("PRUNED", 1.0)
     entries = [entry for _, entry in ledger.journal.read() if entry.trial == 1]
     assert [entry.op for entry in entries] == ["trial", "values", "end"]
     assert (entries[0].params["k"], entries[0].params["steps"]) == (k, 10)
@@ -601,7 +605,7 @@ def test_a_refusal_that_a_kill_cut_short_is_told(tmp_path, monkeypatch) -> None:
     dies(ledger)
     monkeypatch.setattr(Picky, "refused", lambda config: False)
     again = opened(tmp_path, toy(config=Picky(steps=10)))
-    assert (trial_of(again, 0).state.name, trial_of(again, 0).constraints) == ("PRUNED", {"refused": 1.0})
+    assert (trial_of(again, 0).state.name, trial_of(again, 0).constraints["refused"]) == ("PRUNED", 1.0)
     assert run_trial(again) == 1
 
 
