@@ -1,4 +1,4 @@
-"""Take the pictures of reports that the pages show: `python docs/screenshots.py`, with chromium and its driver installed.
+"""Take the pictures of reports that the pages show: `python docs/screenshots.py`, where chromium and its driver are.
 
 They are of made-up studies, whose values are equal on every machine.
 """
