@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import re
 import shlex
 import sys
@@ -124,6 +125,12 @@ def problems(page: Path, text: str | None = None) -> list[str]:
     return found
 
 
+def markdown(notebook: Path) -> str:
+    """The cells of a notebook that are text; what the others do a test tries."""
+    cells = json.loads(notebook.read_text())["cells"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+
+
 def modules(text: str) -> list[str]:
     """The files of the project that a page names, but for those with a name for the reader to put in."""
     found = [
@@ -173,6 +180,8 @@ def command_problems(command: Command) -> list[str]:
     if words[0] == "make" and len(words) > 1:
         targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         return [f"there is no target {target}" for target in words[1:] if target not in targets]
+    if (ROOT / module / "__main__.py").exists() and module:
+        return [] if not rest else [f"{module} takes no arguments"]
     if command.needs is None and command.block:
         return ["neither executed by a test nor marked by <!-- needs: ... --> before its block"]
     if module and not command.needs and not (ROOT / f"{module.replace('.', '/')}.py").exists():
@@ -227,7 +236,7 @@ def _asked(module: str, options: object) -> list[str]:
             overrides.apply(config, {"cache": "cache"} | overrides.parse(settings))
             return []
         name = getattr(options, "name", None)
-        if name is None or PLACEHOLDER.fullmatch(name):
+        if module == "study.new" or name is None or PLACEHOLDER.fullmatch(name):
             return []
         if name.endswith(".py") and not Path(name).exists():
             name = str(ROOT / name)
@@ -237,7 +246,7 @@ def _asked(module: str, options: object) -> list[str]:
         profile, _ = spec.chosen(found, spec.find(name)[1], options.profile)  # type: ignore[attr-defined]
         if module in ("study.run", "study.submit"):
             given = overrides.parse(settings)
-            study = spec.changed(found[profile], given, request._changes(options))  # type: ignore[arg-type]
+            study = spec.changed(found[profile], given, request.changes(options))  # type: ignore[arg-type]
             check_settings(study, given)
     except ValueError as error:
         return [str(error)]
@@ -265,8 +274,8 @@ def unheld() -> list[str]:
 
 def astray() -> list[str]:
     """Pages that `nav` in mkdocs.yml does not name, and names in it that are no page."""
-    named = set(re.findall(r"[\w-]+\.md\b", (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]))
-    there = {path.name for path in (ROOT / "docs").glob("*.md")}
+    named = set(re.findall(r"[\w-]+\.(?:md|ipynb)\b", (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]))
+    there = {path.name for path in (ROOT / "docs").iterdir() if path.suffix in (".md", ".ipynb")}
     return [f"mkdocs.yml: nav lacks {name}" for name in sorted(there - named)] + [
         f"mkdocs.yml: nav names {name}, which is not there" for name in sorted(named - there)
     ]
@@ -280,9 +289,13 @@ def uncited() -> list[str]:
 
 def main() -> int:
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    failures = [f"{page.relative_to(ROOT)}: {problem}" for page in pages for problem in problems(page)]
+    notebooks = sorted((ROOT / "docs").glob("*.ipynb"))
+    texts = {page: page.read_text() for page in pages} | {page: markdown(page) for page in notebooks}
+    failures = [
+        f"{page.relative_to(ROOT)}: {problem}" for page, text in texts.items() for problem in problems(page, text)
+    ]
     failures += stale() + unheld() + astray() + uncited()
-    print("\n".join(failures) or f"{len(pages)} pages checked")
+    print("\n".join(failures) or f"{len(texts)} pages checked")
     return 1 if failures else 0
 
 

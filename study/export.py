@@ -16,18 +16,19 @@ from study.reporting.results import Findings
 from study.selection import finished_trials, name_a_study, named
 from study.terminal import View
 from trainables import card
-from trainables.arguments import parsed
+from trainables.arguments import command, parsed
 from trainables.errors import FINISHED, WRONG, told
 from trainables.places import typed
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m study.export",
-        description="Copy a finished model of a study into a folder that sentence-transformers opens, with its card.",
-        epilog="python -m study.export splade_k_search models/splade",
-    )
+    parser = command(
+        "study.export",
+        "Copy a finished model of a study into a folder that sentence-transformers opens, with its card.",
+        "splade_k_search models/splade",
+        "splade_k_search models/splade --trial 4 --onnx",
+    )  # fmt: skip
     name_a_study(parser)
     parser.add_argument("folder", type=typed, metavar="FOLDER", help="where the model goes; new, or empty")
     parser.add_argument("--trial", default="best", metavar="best|N", help="which trial (default: best)")

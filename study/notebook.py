@@ -25,6 +25,7 @@ from trainables.places import absolute
 from trainables.training_record import TrainingRecord
 
 if TYPE_CHECKING:
+    import altair as alt
     import pandas as pd
     from sentence_transformers import SentenceTransformer, SparseEncoder
 
@@ -41,12 +42,12 @@ class RecordedStudy:
     def __init__(self, folder: str | PathLike[str]) -> None:
         """ValueError with the nearest studies where the folder is none."""
         path = absolute(str(folder), Path.cwd())
-        self._storage = StudyFolder(path)
-        if not self._storage.summary.exists():
+        self._folder = StudyFolder(path)
+        if not self._folder.summary.exists():
             raise ValueError(_no_study(path))
         self.folder = path
         """Where the study is."""
-        self.summary = read(self._storage.summary)
+        self.summary = read(self._folder.summary)
         """The whole of `summary.json`: a `study.protocol.summary.StudySummary`."""
 
     def __repr__(self) -> str:
@@ -57,7 +58,7 @@ class RecordedStudy:
     def answer(self) -> str:
         """What the study has found, in one or two sentences, as the report begins."""
         if self.summary.groups:
-            return headline(self.summary.group or "", grouped(self._storage, self.summary))
+            return headline(self.summary.group or "", grouped(self._folder, self.summary))
         return answer(self._findings)
 
     @cached_property
@@ -90,14 +91,27 @@ class RecordedStudy:
         """One row per replicate, step and metric: signals of training (`train.loss`) and evaluations."""
         from study.reporting import frames
 
-        return frames.curves(self._storage)
+        return frames.curves(self._folder)
 
     @cached_property
     def per_query(self) -> pd.DataFrame:
         """One row per finished replicate, split, metric and query or pair."""
         from study.reporting import frames
 
-        return frames.per_query(self._storage)
+        return frames.per_query(self._folder)
+
+    def figure(self, name: str) -> alt.LayerChart:
+        """A figure of the report as an Altair chart, which a notebook shows: `curve`, `pareto`, `validation_curve`, ...
+
+        Raises ValueError with the names of the figures that the study has.
+        """
+        from study.reporting.figures import figures
+
+        drawn = figures(self._findings)
+        if name not in drawn:
+            has = f"there are {', '.join(drawn)}" if drawn else "there is none yet"
+            raise ValueError(f"{self.summary.study} has no figure '{name}'; {has}")
+        return drawn[name]
 
     @property
     def best(self) -> RecordedTrial:
@@ -111,7 +125,7 @@ class RecordedStudy:
         found = best_trial(self.summary)
         if found is None:
             raise ValueError(f"{self.summary.study} has no best trial. {no_result(self.summary)}")
-        return RecordedTrial(self._storage, found, self.summary.parameter)
+        return RecordedTrial(self._folder, found, self.summary.parameter)
 
     def trial(self, number: int) -> RecordedTrial:
         """The trial of that number; ValueError where there is none."""
@@ -119,18 +133,18 @@ class RecordedStudy:
         if found is None:
             has = f"there are 0 to {len(self.summary.trials) - 1}" if self.summary.trials else "there is none yet"
             raise ValueError(f"{self.summary.study} has no trial {number}; {has}")
-        return RecordedTrial(self._storage, found, self.summary.parameter)
+        return RecordedTrial(self._folder, found, self.summary.parameter)
 
     @cached_property
     def _findings(self) -> Findings:
-        return Findings(self._storage, self.summary)
+        return Findings(self._folder, self.summary)
 
 
 class RecordedTrial:
     """One parameter set of a study, and the models that its replicates have left."""
 
     def __init__(self, storage: StudyFolder, summary: TrialSummary, parameter: str) -> None:
-        self._storage = storage
+        self._folder = storage
         self._parameter = parameter
         self.summary = summary
         """All that `summary.json` has of it: a `study.protocol.summary.TrialSummary`."""
@@ -161,7 +175,7 @@ class RecordedTrial:
         """
         if self.summary.state != TrialState.COMPLETE:
             raise ValueError(f"trial {self.number} is {self.summary.state}: only a complete trial has a model")
-        return local(self._storage, self.summary, replicate)
+        return local(self._folder, self.summary, replicate)
 
     def model(self, replicate: int = 0) -> SentenceTransformer | SparseEncoder:
         """A replicate's model as sentence-transformers opens it: with the lengths, prefixes and similarity of training.
@@ -201,10 +215,12 @@ class RecordedTrial:
 def _no_study(folder: Path) -> str:
     """Why the folder is no study's, with the studies that may be meant."""
     if folder.is_file():
-        own = f", such as {folder.parent}" if (folder.parent / "summary.json").exists() else ""
+        own = f", such as {folder.parent}" if StudyFolder(folder.parent).summary.exists() else ""
         return f"{folder} is a file; a study's folder is needed{own}"
-    what = "is no study's folder: it has no summary.json" if folder.is_dir() else "does not exist"
+    what = (
+        f"is no study's folder: it has no {StudyFolder(folder).summary.name}" if folder.is_dir() else "does not exist"
+    )
     around = (folder, folder / STUDIES, folder.parent, STUDIES.absolute())
-    there = {path.parent.name: path.parent for above in around for path in sorted(above.glob("*/summary.json"))}
+    there = {one.path.name: one.path for above in around for one in StudyFolder.within(above)}
     near = difflib.get_close_matches(folder.name, there, n=3) or list(there)[:3]
     return f"{folder} {what}" + (f"; nearest: {', '.join(str(there[name]) for name in near)}" if near else "")

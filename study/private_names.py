@@ -7,7 +7,8 @@ before something is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 HEAD = "node:__internal_head__"
@@ -27,6 +28,12 @@ STORAGE_WRITES = (
 )  # fmt: skip
 """The methods of Optuna's `RDBStorage` that change the database, as its cache calls them."""
 
+NODE_HELPERS = ("start_log_monitor", "start_monitor", "start_api_server")
+"""What Ray's head node starts beside the processes that do its work: the one that copies logs to the driver, the
+autoscaler's, and the dashboard's, which starts without a dashboard too."""
+SCALING_REQUESTS = ("_send_resource_request", "_maybe_send_resource_request", "_cancel_resource_request")
+"""What Ray Train's policy of a fixed number of workers tells a helper process that asks the autoscaler."""
+
 
 class Private(NamedTuple):
     """A private name: the module it is in, its path there, the parameters that are given, and what it is for."""
@@ -42,6 +49,13 @@ NAMES = (
             "nodes that are about to go have no room for trials"),
     Private("ray._private.authentication.authentication_token_setup", "maybe_enable_token_auth_if_token_available",
             ("warn_if_disabled",), "`study.submit` finds the user's token as Ray's own commands do"),
+    *(Private("ray._private.node", f"Node.{name}", ("self",), "no helper process on a cluster that ends with its study")
+      for name in NODE_HELPERS),
+    Private("ray.train.v2.api.data_parallel_trainer", "DataParallelTrainer._initialize_and_run_controller",
+            ("self", "controller_init_kwargs"), "no helper process that asks an autoscaler where there is none"),
+    *(Private("ray.train.v2._internal.execution.scaling_policy", f"FixedScalingPolicy.{name}", ("self",),
+              "no helper process that asks an autoscaler where there is none")
+      for name in SCALING_REQUESTS),
     Private("ray.train.v2._internal.callbacks", "DatasetsCallback", (), "no helper process for Ray datasets"),
     Private("ray.train.v2._internal.callbacks.placement_group_callback", "PlacementGroupCleanerCallback", (),
             "no helper process beside a trial on a cluster that ends with its study"),
@@ -53,6 +67,10 @@ NAMES = (
             "a worker asks whether its node is about to go"),
     Private("ray.train.v2._internal.execution.preemption", "PreemptionContext.preemption_info", (),
             "a worker asks whether its node is about to go"),
+    Private("ray.train.v2._internal.exceptions", "WorkerGroupStartupTimeoutError", (),
+            "a gang that found no room is no failed one"),
+    Private("ray._private.state", "state.available_resources_per_node", (),
+            "what others hold on a shared cluster is no room for trials"),
     Private("ray.job_submission", "JobSubmissionClient._do_request", ("self", "method", "endpoint"),
             "requests of `study.submit` end when the server does not answer"),
     Private("ray.job_submission", "JobSubmissionClient._raise_error", ("self", "r"),
@@ -73,6 +91,20 @@ def draining_nodes() -> Mapping[str, int]:
     from ray._private.state import state
 
     return state.get_draining_nodes()
+
+
+def free_resources() -> Mapping[str, Mapping[str, float]]:
+    """Id of each node -> what of its resources nobody holds just now."""
+    from ray._private.state import state
+
+    return state.available_resources_per_node()
+
+
+def gang_lacked_room(failure: Exception) -> bool:
+    """Whether a gang of Ray Train did not start because the cluster had no room for it for as long as Train waits."""
+    from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError
+
+    return isinstance(failure, WorkerGroupStartupTimeoutError)
 
 
 def use_token() -> None:
@@ -96,6 +128,25 @@ def cleaning_helper() -> type:
     return PlacementGroupCleanerCallback
 
 
+@contextmanager
+def no_node_helpers() -> Iterator[None]:
+    """`ray.init` in this block starts a head node without `NODE_HELPERS`."""
+    from ray._private.node import Node
+
+    kept = {name: getattr(Node, name) for name in NODE_HELPERS}
+    for name in kept:
+        setattr(Node, name, nothing)
+    try:
+        yield
+    finally:
+        for name, method in kept.items():
+            setattr(Node, name, method)
+
+
+def nothing(*arguments: Any, **keywords: Any) -> None:
+    """In place of a method that is left out."""
+
+
 def node_will_go() -> bool:
     """Whether Ray was told that a node of this worker's gang will be taken away."""
     from ray.train.v2._internal.execution.context import get_train_context
@@ -103,11 +154,21 @@ def node_will_go() -> bool:
     return get_train_context().preemption_context.preemption_info is not None
 
 
-class ChosenCallbacks:
-    """Before Ray Train's `DataParallelTrainer`: `chosen` says which of its callbacks are used."""
+class ChosenHelpers:
+    """Before Ray Train's `DataParallelTrainer`: `chosen` says which of its callbacks are used, and `asks_autoscaler`
+    whether a helper process asks the autoscaler for the gang's room."""
+
+    asks_autoscaler: bool
 
     def chosen(self, callbacks: list[Any]) -> list[Any]:
         raise NotImplementedError
+
+    def _initialize_and_run_controller(self, **keywords: Any) -> Any:
+        if not self.asks_autoscaler:
+            # The policy goes to the controller's process as it is here.
+            for name in SCALING_REQUESTS:
+                setattr(keywords["scaling_policy"], name, nothing)
+        return super()._initialize_and_run_controller(**keywords)  # type: ignore[misc]
 
     def _create_default_callbacks(self) -> list[Any]:
         return self.chosen(super()._create_default_callbacks())  # type: ignore[misc]
@@ -149,6 +210,11 @@ def storage_of(study: Any) -> Any:
 def storage_id(trial: Any) -> int:
     """The id in its database of an Optuna trial; its number is another one."""
     return trial._trial_id
+
+
+def show_constraint(trial: Any, value: float) -> None:
+    """Store a constraint of an Optuna trial as optuna-dashboard reads it: as a list, which Optuna itself once wrote."""
+    trial.storage.set_trial_system_attr(trial._trial_id, "constraints", [value])
 
 
 def holds(distribution: Any, value: Any) -> bool:

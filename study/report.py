@@ -1,7 +1,7 @@
 """The answer to a study, in one file that opens anywhere: `python -m study.report NAME [--storage DIR]`.
 
-Reads a storage folder and writes `report.html`, with its figures inside, and beside it the figures as PNGs and all
-values as tables. It starts no study and opens no database, so it can be run while a study is running.
+Reads a storage folder and writes `report.html`, with its figures inside, and beside it `report.md`, the figures as PNGs
+and all values as tables. It starts no study and opens no database, so it can be run while a study is running.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ import sys
 from study.reporting import page
 from study.selection import name_a_study, named
 from study.terminal import View
-from trainables.arguments import parsed
+from trainables.arguments import command, parsed
 from trainables.errors import FINISHED, WRONG, told
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m study.report", description="Write the report of a study.")
+    parser = command(
+        "study.report", "Write the report of a study.",
+        "splade_k_search",
+        "my_study.py --storage /shared/studies/mine",
+    )  # fmt: skip
     name_a_study(parser)
     return parser
 

@@ -135,6 +135,26 @@ class Resources(Section):
         return self
 
 
+class Power(Section):
+    """What is known, before a study, of the differences between its trials: `--dry-run` says by it what the study can
+    show. Nothing of it changes what is run."""
+
+    measured: str | None = None
+    """Folder of an earlier study, whose deviations are taken in place of those stated here, and its number of items
+    where none is."""
+    items: Annotated[int, Field(ge=2)] | None = None
+    """Test queries or pairs that every trial is measured on."""
+    item_deviation: PositiveFinite | None = None
+    """Standard deviation between these of the difference of two trials, each the mean over its seeds; of a correlation,
+    that of its jackknife pseudo-values."""
+    seed_deviation: NonNegativeFinite | None = None
+    """Standard deviation between seeds of the difference of two trials in the objective, on these items."""
+    reported: PositiveFinite | None = None
+    """A difference in the objective that the literature reports."""
+    source: str = ""
+    """Who reports it, and of what."""
+
+
 class Study(Section):
     """A question about one recipe, complete on one screen.
 
@@ -152,6 +172,8 @@ class Study(Section):
 
     question: str
     """What the study is to answer, for people."""
+    purpose: str = ""
+    """What this profile is for, beside the others of its file; `--list` shows it."""
     trainer: str
     """A package of `trainables/`, such as `splade`, or the dotted name of a package of your own."""
     config: SerializeAsAny[TrainerConfig]
@@ -182,6 +204,7 @@ class Study(Section):
     """Seed of the sampler and of the first replicate."""
     budget: Budget
     resources: Resources = Resources()
+    power: Power = Power()
 
     @field_validator("controls", "points")
     @classmethod

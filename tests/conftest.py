@@ -19,7 +19,7 @@ def pytest_addoption(parser) -> None:
     parser.addoption("--write-golden", action="store_true", help="write tests/golden/ anew instead of comparing")
 
 
-WITH_RAY = ("test_study.py", "test_readme.py", "test_own_trainer.py", "test_evaluate.py")
+WITH_RAY = ("test_study.py", "test_own_trainer.py")
 """Files whose tests start a Ray: two of those at a time would take both cores from each other."""
 
 
@@ -61,13 +61,30 @@ def quick_databases() -> Iterator[None]:
     event.remove(Engine, "connect", settle)
 
 
+def shared(tmp_path_factory, name: str) -> Path:
+    """A path that all test processes of a run have in common."""
+    own = tmp_path_factory.getbasetemp()
+    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / name
+
+
+@pytest.fixture(scope="session")
+def empty_tracking(tmp_path_factory) -> Path:
+    """An SQLite database with MLflow's tables and nothing in them, to be copied: making one takes seconds."""
+    from study.tracking.mlflow_runs import initialise
+
+    path = shared(tmp_path_factory, "empty-mlflow.db")
+    with FileLock(f"{path}.lock"):
+        if not path.exists():
+            initialise(f"sqlite:///{path}")
+    return path
+
+
 @pytest.fixture(scope="session")
 def embedded_cache(tmp_path_factory) -> Path:
     """Cache with the embedded pairs of the installed packages: read once, whatever the number of test processes."""
     from trainables.data.embedded import embedded_training_set
 
-    own = tmp_path_factory.getbasetemp()
-    cache = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "embedded-cache"
+    cache = shared(tmp_path_factory, "embedded-cache")
     with FileLock(f"{cache}.lock"):
         if not cache.exists():
             embedded_training_set(cache=cache)

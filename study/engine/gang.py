@@ -1,9 +1,10 @@
 """Ray Train's trainer without the helper processes that a trial here has no use for.
 
 Each of them is a Python process that imports Ray (about 190 MB, and on two cores some seconds of the
-start of every trial): the dataset manager, when no Ray dataset is passed, and the placement-group
-cleaner, which watches for a trial that is killed from outside. Trials here end by returning, and the
-cluster that a study starts for itself ends with it; on a shared cluster the cleaner stays.
+start of every trial): the dataset manager, when no Ray dataset is passed; the placement-group
+cleaner, which watches for a trial that is killed from outside; and the coordinator of what is asked of an
+autoscaler. Trials here end by returning, and the cluster that a study starts for itself ends with it and
+has no autoscaler; on a shared cluster the last two stay.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from study import private_names
 
 
-class Gang(private_names.ChosenCallbacks, DataParallelTrainer):
+class Gang(private_names.ChosenHelpers, DataParallelTrainer):
     """A gang of workers; `own_cluster` says that the cluster ends with the study."""
 
     def __init__(self, *arguments, own_cluster: bool, **keywords) -> None:
@@ -22,6 +23,7 @@ class Gang(private_names.ChosenCallbacks, DataParallelTrainer):
         if own_cluster:
             unused.append(private_names.cleaning_helper())
         self._unused = tuple(unused)
+        self.asks_autoscaler = not own_cluster
 
     def chosen(self, callbacks):
         return [callback for callback in callbacks if not isinstance(callback, self._unused)]

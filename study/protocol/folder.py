@@ -6,7 +6,7 @@
     journal.jsonl                         every event and every logged step
     summary.json                          the study as it stands
     tracking.json                         how far the journal has been replayed into the tracking store
-    report.html, FIGURE.png               the answer
+    report.html, report.md, FIGURE.png    the answer
     trials.csv, curves.csv, per_query.parquet  its figures as tables
     logs/driver.log, check.log            the launch, and its check of the inputs
     logs/trial-NNNN.log, ray-LAUNCH/      the workers of a trial; what Ray has logged
@@ -167,6 +167,11 @@ class EvaluationFolder(WorkFolder):
 class StudyFolder(WorkFolder):
     """What a study writes."""
 
+    @classmethod
+    def within(cls, folder: Path) -> list[StudyFolder]:
+        """The studies whose folders are in this one, by name."""
+        return [cls(path.parent) for path in sorted(folder.glob("*/summary.json"))]
+
     @property
     def ledger_lock(self) -> Path:
         """The file that the ledger holds a lock on; the ledger may outlive a launch that was killed."""
@@ -206,6 +211,11 @@ class StudyFolder(WorkFolder):
     def report(self) -> Path:
         """The page with the answer."""
         return self.path / "report.html"
+
+    @property
+    def report_text(self) -> Path:
+        """The answer in words and tables, in Markdown."""
+        return self.path / "report.md"
 
     def figure(self, name: str) -> Path:
         """The PNG of a figure of the report."""

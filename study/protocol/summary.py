@@ -95,6 +95,8 @@ class Tracking(_Part):
     """What all runs of the study are filed under."""
     run_id: str | None = None
     """The study's own run, the parent of its trials' runs; null until the server has it."""
+    page: str | None = None
+    """The page with its runs, to be put behind the address of a server; null until the server has one."""
     pending: int = 0
     """Entries of the journal that the server does not have yet."""
     error: str | None = None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from study.protocol.states import StudyStatus
+from study.protocol.summary import StudySummary
 from study.reporting.formatting import (
     at,
     baselines,
@@ -36,9 +39,9 @@ def answer(findings: Findings) -> str:
     return text + (f"; {enumerate_words(others)}." if others else ".")
 
 
-def accounts(findings: Findings) -> str:
+def accounts(summary: StudySummary) -> str:
     """How many trials ended how, and what they cost."""
-    return f"{counts(findings.summary)}. {cost(findings.summary.worker_seconds, findings.summary.gpu_hours)}."
+    return f"{counts(summary)}. {cost(summary.worker_seconds, summary.gpu_hours)}."
 
 
 def caveats(findings: Findings) -> list[str]:
@@ -47,6 +50,26 @@ def caveats(findings: Findings) -> list[str]:
         return []
     texts = (_front(findings), _rivals(findings), _edge(findings), _seed_noise(findings))
     return [text for text in texts if text]
+
+
+def unconfirmed(intervals: Iterable[tuple[str, float, float, bool]]) -> str:
+    """One sentence on intervals that exclude zero where the corrected test shows no difference; "" for none.
+
+    `intervals` are (what was compared, lower end, upper end, whether the corrected test shows a difference).
+
+    >>> unconfirmed([("k = 4", 0.01, 0.3, False), ("k = 8", -0.1, 0.3, False)]).partition(":")[0]
+    'The interval of k = 4 excludes zero although the corrected test shows no difference'
+    >>> unconfirmed([("k = 4", 0.01, 0.3, True)])
+    ''
+    """
+    names = [name for name, low, high, distinct in intervals if not distinct and (low > 0 or high < 0)]
+    if not names:
+        return ""
+    subject, verb = ("interval", "excludes") if len(names) == 1 else ("intervals", "exclude")
+    return (
+        f"The {subject} of {enumerate_words(names)} {verb} zero although the corrected test shows no difference: an "
+        "interval takes no account of how many comparisons there are; the verdict goes by the test."
+    )
 
 
 def notes(findings: Findings) -> list[str]:

@@ -34,9 +34,9 @@ class DeclaredMetrics:
         return f"{value:,.{found.decimals}f}"
 
     def meanings(self, keys: Iterable[str]) -> dict[str, str]:
-        """Name for readers -> what it is, of each metric that is declared, once whatever split it is measured on."""
+        """Name for readers -> what it is, of each declared metric that is no part of another, once for all splits."""
         found = (self.declared.get(name) for name in dict.fromkeys(key.rpartition(".")[2] for key in keys))
-        return {metric.label: metric.meaning for metric in found if metric is not None}
+        return {metric.label: metric.meaning for metric in found if metric is not None and metric.of is None}
 
     def more(self, key: str) -> bool:
         """Whether a larger value of a metric is better; where nothing is declared of the metric, it is."""

@@ -1,125 +1,212 @@
-"""The page that answers a study: `report.html`, with its figures inside; beside it the figures as PNGs, and tables."""
+"""The report of a study: `report.html`, with its figures inside, and `report.md`; beside them figures and tables."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from study.protocol.folder import StudyFolder
-from study.protocol.states import TrialState
-from study.protocol.summary import StudySummary, TrialSummary
-from study.reporting import frames
-from study.reporting.conclusions import accounts, answer, caveats, notes, over
-from study.reporting.formatting import (
-    at,
-    difference,
-    p_value,
-    parameters,
-    seconds,
-    setting,
-    show,
-)
-from study.reporting.paired import sentence, signed, spread
+from study.protocol.states import StudyStatus
+from study.protocol.summary import StudySummary, read
+from study.reporting import frames, tables, vega
+from study.reporting.conclusions import accounts, answer, caveats, notes, over, unconfirmed
+from study.reporting.figures import by_metric, differences_of, figures
+from study.reporting.formatting import at, named, seconds
+from study.reporting.groups import grouped, headline, overview
+from study.reporting.origin import origin
+from study.reporting.paired import sentence
+from study.reporting.palette import DARK
 from study.reporting.results import Findings
 from study.uris import viewer
 from trainables.files import write_whole
 
-FIGURES = ("parameter_curve", "matched_cost", "pareto", "loss_curves")
-"""Functions of `study.reporting.plots`, and the names of their PNGs."""
-SEARCH_FIGURES = ("plane_map", "importances")
-"""Functions of `study.reporting.search_plots`, and the names of their PNGs."""
-PAIRED_FIGURES = ("means", "differences")
-"""Functions of `study.reporting.paired_plots`; the names of their PNGs begin with `paired_`."""
-
-
-def write(storage: StudyFolder) -> Path:
-    """Write `report.html`, its PNGs and the tables of `frames` into a study's folder; returns the page's path.
-
-    Raises a ValueError that names the file where the folder holds no summary.
-    """
-    findings = Findings(storage)
-    page = _template().render(
-        f=findings,
-        answer=answer(findings),
-        accounts=accounts(findings),
-        caveats=caveats(findings),
-        s=findings.summary,
-        figures=_figures(findings),
-        columns=_columns(findings),
-        legend=findings.metrics.meanings(name for trial in findings.trials for name in trial.values),
-        matched=findings.matched(),
-        stopped=[t for t in findings.trials if t.state not in (TrialState.COMPLETE, TrialState.RUNNING)],
-        costs=_costs(findings.summary),
-        notes=notes(findings),
-        shares=", ".join(f"{k} {v:.2f}" for k, v in findings.summary.importances.items()),
-        hint=viewer(uri) if (uri := findings.summary.tracking.uri) else None,
-        updated=f"{findings.summary.updated:%Y-%m-%d %H:%M}",
-        at=at, difference=difference, p_value=p_value, show=show, sentence=sentence, over=over,
-        signed=signed, spread=spread,
-    )  # fmt: skip
-    frames.write(storage, findings.summary)
-    write_whole(storage.report, page)
-    return storage.report
-
-
-def _template() -> Any:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    # Autoescape: names, reasons and error messages are other people's text.
-    loader = FileSystemLoader(Path(__file__).parent)
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.get_template("report.html.jinja")
-
-
-def _figures(findings: Findings) -> dict[str, str]:
-    """Draw what there is to draw: each PNG goes beside the page, and in base64 into it."""
-    from study.reporting import paired_plots, plots, search_plots
-
-    drawn = {}
-    figures = {name: getattr(plots, name)(findings) for name in FIGURES}
-    figures |= {name: getattr(search_plots, name)(findings) for name in SEARCH_FIGURES}
-    figures |= {f"paired_{name}": getattr(paired_plots, name)(findings.contrasts) for name in PAIRED_FIGURES}
-    for name, png in figures.items():
-        if png is not None:
-            write_whole(findings.storage.figure(name), png)
-            drawn[name] = base64.b64encode(png).decode()
-    return drawn
+HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class Column:
-    title: str
-    cell: Callable[[TrialSummary], str]
-    text: bool = False
+class Figure:
+    """A figure as the page has it: for a browser to draw, and as a picture for paper; None while a study runs."""
+
+    name: str
+    specification: Mapping[str, Any]
+    picture: str | None
+
+    @property
+    def json(self) -> str:
+        return vega.as_json(self.specification)
+
+    @property
+    def base64(self) -> str:
+        return base64.b64encode((self.picture or "").encode()).decode()
 
 
-def _columns(findings: Findings) -> list[Column]:
-    """The table of trials: what was measured decides which columns there are.
+@dataclass(frozen=True)
+class Section:
+    """What the templates say of one set of findings."""
 
-    The template takes them by position: the first is the studied parameter, and stands before the state.
+    findings: Findings
+    drawn: Mapping[str, Figure]
+    prefix: str = ""
+    """What the names of its figures begin with."""
+    title: str = ""
+    """The group that they are of; "" in a study without groups."""
+
+    @property
+    def answer(self) -> str:
+        return answer(self.findings)
+
+    @property
+    def caveats(self) -> list[str]:
+        return caveats(self.findings)
+
+    @cached_property
+    def legend(self) -> dict[str, str]:
+        """Metric for readers -> what it is."""
+        trials = self.findings.trials
+        return self.findings.metrics.meanings(name for trial in trials for name in trial.values)
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """Words that headings and texts are made of."""
+        found = self.findings
+        return {
+            "metric": found.metrics.label(found.metric),
+            "cost": found.metrics.label(found.metrics.cost or ""),
+            "best": at(found.best, found.parameter) if found.best else "none yet",
+            "shares": ", ".join(f"{name} {share:.2f}" for name, share in found.summary.importances.items()),
+        }
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that a page says of a study."""
+
+    storage: StudyFolder
+    summary: StudySummary
+    sections: tuple[Section, ...]
+    """One, or one for each group."""
+    answer: str
+    overview: tables.Table | None
+    """The groups side by side; None in a study without groups."""
+
+    @classmethod
+    def of(cls, storage: StudyFolder, pictures: bool) -> Report:
+        """Raises a ValueError that names the file where the folder holds no summary."""
+        summary = read(storage.summary)
+        groups = grouped(storage, summary)
+        if not groups:
+            findings = Findings(storage, summary)
+            section = Section(findings, _drawn(findings, pictures))
+            return cls(storage, summary, (section,), section.answer, None)
+        sections = tuple(
+            Section(one.findings, _drawn(one.findings, pictures), f"group{number}_", f"{summary.group}: {one.name}")
+            for number, one in enumerate(groups)
+        )
+        key = summary.group or ""
+        side = overview(key, groups)
+        columns = tuple(tables.Column(head, "text") for head in side.heads)
+        return cls(storage, summary, sections, headline(key, groups), tables.Table("Groups", columns, side.rows))
+
+    @property
+    def caveats(self) -> list[str]:
+        """Those of the study; groups have theirs in their sections."""
+        return self.sections[0].caveats if self.overview is None else []
+
+    @property
+    def models(self) -> list[str]:
+        """Where the best model, or that of each group, is, or its newest checkpoint."""
+        bests = [(one.title, one.findings.best) for one in self.sections]
+        return [
+            f"{title + ', ' if title else ''}{self.storage.resolved(best.checkpoint)}"
+            for title, best in bests
+            if best is not None and best.checkpoint
+        ]
+
+
+def answer_of(storage: StudyFolder) -> str:
+    """The answer to the study's question in a sentence or two. Raises as `write`."""
+    summary = read(storage.summary)
+    groups = grouped(storage, summary)
+    return headline(summary.group or "", groups) if groups else answer(Findings(storage, summary))
+
+
+def write(storage: StudyFolder) -> Path:
+    """Write `report.html`, `report.md`, the figures as PNGs and the tables of `frames` into a study's folder.
+
+    Returns the page's path. Raises a ValueError that names the file where the folder holds no summary.
     """
-    metrics = [findings.metric, f"test.{findings.metric}", f"untrained.{findings.key}"]
-    metrics += [*filter(None, [findings.metrics.cost]), *findings.metrics.columns]
+    report = Report.of(storage, pictures=True)
+    for path in storage.figures():
+        path.unlink()
+    for section in report.sections:
+        for figure in section.drawn.values():
+            assert figure.picture is not None
+            write_whole(storage.figure(section.prefix + figure.name), vega.png(figure.picture))
+    frames.write(storage, report.summary)
+    write_whole(storage.report_text, _rendered("report.md.jinja", report))
+    write_whole(storage.report, _rendered("report.html.jinja", report))
+    return storage.report
 
-    def parameter(name: str) -> Column:
-        return Column(name, lambda t: setting(t.params.get(name, "–")), text=True)
 
-    def measured(name: str) -> Column:
-        title = ("" if name != findings.metric else "validation ") + findings.metrics.label(name)
-        return Column(title, lambda t: findings.metrics.show(name, t.values.get(name)))
+def write_while_running(storage: StudyFolder) -> None:
+    """Write `report.html` as far as the study is: cheaply, without pictures and tables. Raises as `write`."""
+    write_whole(storage.report, _rendered("report.html.jinja", Report.of(storage, pictures=False)))
 
-    return [
-        *(parameter(name) for name in parameters(findings.trials, findings.parameter)),
-        Column("steps", lambda t: f"{t.steps}/{t.planned_steps or '–'}"),
-        *(measured(name) for name in dict.fromkeys(metrics) if findings.has(name)),
-        Column("worker-seconds", lambda t: f"{t.worker_seconds:,.0f}"),
-        Column("attempts", lambda t: str(t.attempts)),
-    ]
+
+def _drawn(findings: Findings, pictures: bool) -> dict[str, Figure]:
+    drawn = {name: vega.specification(chart) for name, chart in figures(findings).items()}
+    return {name: Figure(name, vega.wide(one), vega.svg(one) if pictures else None) for name, one in drawn.items()}
+
+
+@cache
+def _environment() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+
+    # Names, reasons and error messages are other people's text.
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=select_autoescape(["html.jinja"]), undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    environment.filters["cell"] = _cell
+    return environment
+
+
+def _rendered(template: str, report: Report) -> str:
+    findings, summary = report.sections[0].findings, report.summary
+    return _environment().get_template(template).render(
+        sections=report.sections,
+        s=summary,
+        answer=report.answer,
+        overview=report.overview,
+        accounts=accounts(summary),
+        caveats=report.caveats,
+        notes=notes(findings),
+        costs=_costs(summary),
+        origin=origin(findings),
+        models=report.models,
+        hint=viewer(uri) if (uri := summary.tracking.uri) else None,
+        updated=f"{summary.updated:%Y-%m-%d %H:%M} UTC",
+        running=summary.status == StudyStatus.RUNNING,
+        tables=tables, named=named, sentence=sentence, over=over, by_metric=by_metric, differences_of=differences_of,
+        unconfirmed=unconfirmed, style=lambda: (HERE / "report.css").read_text(encoding="utf-8"),
+        script=lambda: (HERE / "report.js").read_text(encoding="utf-8"), program=vega.program,
+        dark=vega.as_json(DARK),
+    )  # fmt: skip
+
+
+def _cell(text: str) -> str:
+    """A text as the cell of a table in Markdown.
+
+    >>> _cell("a|b\\n<c>")
+    'a\\\\|b \\\\<c>'
+    """
+    for mark in ("\\", "|", "<", "&", "*", "_", "`", "["):
+        text = text.replace(mark, f"\\{mark}")
+    return " ".join(text.split())
 
 
 def _costs(summary: StudySummary) -> list[tuple[str, str, str]]:

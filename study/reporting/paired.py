@@ -96,13 +96,15 @@ class Contrast:
         return (*self.sizes, self.whole)
 
     @property
-    def smallest_p(self) -> float:
-        """The smallest two-sided p that an exact test on so many seeds can give.
+    def intervals(self) -> list[tuple[str, float, float, bool]]:
+        """Of each effect: what it is at, the ends of its interval over seeds, whether the corrected test shows it."""
+        whole = f"the mean of {self.name}" if self.sizes else self.name
+        return [(f"size {e.size}" if e.size else whole, e.low, e.high, e.distinct) for e in self.effects]
 
-        >>> 2.0 ** (1 - 5)
-        0.0625
-        """
-        return 2.0 ** (1 - len(self.seeds))
+    @property
+    def smallest_p(self) -> float:
+        """The smallest two-sided p that an exact test on so many seeds can give."""
+        return resampling.smallest_p(len(self.seeds))
 
 
 def contrasts(findings: Compared) -> list[Contrast]:

@@ -4,76 +4,120 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean, stdev
+from typing import Any
 
-from matplotlib.axes import Axes
+import altair as alt
 
+from study.reporting.charts import NUMBER, chart, faded, measured, of_series, picked, zoomed
 from study.reporting.paired import Contrast, Effect
-from study.reporting.plot_style import CATEGORIES, GREY, INK, drawing, png
+from study.reporting.palette import CATEGORIES, GREY, INK, ORANGE, PAPER, SHAPES
 
-MARKERS = ("o", "^", "s", "D", "v", "P", "X")
-ASIDE = 0.12
-"""How far the seeds of an arm stand from the middle of a size."""
-
-
-def means(contrasts: Sequence[Contrast]) -> bytes | None:
-    """Mean and standard deviation over seeds of every arm at every size, with each seed as a point."""
-    if not contrasts:
-        return None
-    metrics = list(dict.fromkeys(c.metric for c in contrasts))
-    with drawing(rows=len(metrics), height=1.2 + 2.9 * len(metrics)) as (figure, panels):
-        for axes, metric in zip(panels, metrics, strict=True):
-            own = [c for c in contrasts if c.metric == metric]
-            arms = [(own[0].reference, [e.reference for e in own[0].effects])]
-            arms += [(c.other, [e.other for e in c.effects]) for c in own]
-            for index, (name, values) in enumerate(arms):
-                _arm(axes, index, len(arms), name, values)
-            _dress(axes, own[0].effects)
-            axes.set_ylabel(own[0].name)
-        panels[0].legend(loc="lower left", bbox_to_anchor=(0, 1.01), ncols=4, borderaxespad=0)
-        return png(figure)
+WHOLE = "mean"
+"""The place on the axis of the mean over sizes."""
 
 
-def _arm(axes: Axes, index: int, arms: int, name: str, values: Sequence[Sequence[float]]) -> None:
-    colour, marker = CATEGORIES[index % len(CATEGORIES)], MARKERS[index % len(MARKERS)]
-    middle = [fmean(seeds) for seeds in values]
-    band = [stdev(seeds) for seeds in values]
-    # The last place is the mean over sizes, which no line leads to.
-    line = max(1, len(values) - 1)
-    shift = ASIDE * (2 * index - arms + 1)
-    places = [place + shift for place in range(len(values))]
-    axes.plot(places[:line], middle[:line], color=colour, zorder=3)
-    low, high = ([m + sign * b for m, b in zip(middle, band, strict=True)] for sign in (-1, 1))
-    axes.fill_between(places[:line], low[:line], high[:line], color=colour, alpha=0.15, linewidth=0)
-    for place, seeds, mean, deviation in zip(places, values, middle, band, strict=True):
-        axes.plot([place] * len(seeds), seeds, linestyle="", marker=marker, markersize=3.5, color=colour, alpha=0.5,
-                  zorder=2)  # fmt: skip
-        axes.errorbar(place, mean, yerr=deviation, color=colour, marker=marker, markersize=7, markeredgecolor="white",
-                      capsize=3, zorder=4)  # fmt: skip
-    axes.plot([], [], color=colour, marker=marker, label=name)
+def means(contrasts: Sequence[Contrast]) -> alt.LayerChart:
+    """Mean and standard deviation over seeds of every arm at every size, with each seed as a point.
+
+    The contrasts are those of one metric.
+    """
+    first = contrasts[0]
+    arms = {first.reference: [e.reference for e in first.effects]}
+    arms |= {c.other: [e.other for e in c.effects] for c in contrasts}
+    rows: list[dict[str, Any]] = []
+    for arm, values in arms.items():
+        for effect, seeds in zip(first.effects, values, strict=True):
+            own, middle, band = {"arm": arm, "size": _size(first, effect)}, fmean(seeds), stdev(seeds)
+            spread = {"value": middle, "low": middle - band, "high": middle + band}
+            rows.append({"series": "mean and deviation"} | own | spread)
+            rows += [
+                {"series": "seed"} | own | {"seed": seed, "value": value}
+                for seed, value in zip(first.seeds, seeds, strict=False)
+            ]
+    x = _axis(first)
+    names = list(arms)
+    offset = alt.XOffset("arm:N", sort=names, scale=alt.Scale(domain=names, paddingOuter=len(names) * 0.35))
+    shown = [value for row in rows for key in ("value", "low", "high") if (value := row.get(key)) is not None]
+    y = measured("y", "value", first.name, shown)
+    legend, pick = alt.Legend(title=None), picked("arm")
+    colours = [CATEGORIES[i % len(CATEGORIES)] for i in range(len(names))]
+    shapes = [SHAPES[i % len(SHAPES)] for i in range(len(names))]
+    colour = alt.Color("arm:N", scale=alt.Scale(domain=names, range=colours), sort=None, legend=legend)
+    shape = alt.Shape("arm:N", scale=alt.Scale(domain=names, range=shapes), sort=None, legend=legend)
+    tips = [alt.Tooltip("arm:N", title="arm"), alt.Tooltip("size:N", title="size")]
+    seed = [*tips, alt.Tooltip("seed:N", title="seed"), alt.Tooltip("value:Q", title=first.name, format=".4f")]
+    whole = [
+        *tips,
+        alt.Tooltip("value:Q", title="mean over seeds", format=".4f"),
+        alt.Tooltip("low:Q", title="mean − deviation", format=".4f"),
+        alt.Tooltip("high:Q", title="mean + deviation", format=".4f"),
+    ]
+    middle_, common = of_series("mean and deviation"), {"x": x, "xOffset": offset, "color": colour}
+    layers = [
+        of_series("seed").mark_point(filled=True, size=22).encode(
+            y=y, shape=shape, opacity=faded(pick, 0.5), tooltip=seed, **common
+        ),
+        middle_.mark_rule(strokeWidth=2.2).encode(y=alt.Y("low:Q"), y2="high:Q", opacity=faded(pick), **common),
+        middle_.mark_point(filled=True, size=110, stroke=PAPER, strokeWidth=0.8).encode(
+            y=y, shape=shape, opacity=faded(pick), tooltip=whole, **common
+        ),
+    ]  # fmt: skip
+    layers[0] = layers[0].add_params(pick, zoomed("y"))
+    return chart(layers, rows)
 
 
-def differences(contrasts: Sequence[Contrast]) -> bytes | None:
+def differences(contrast: Contrast) -> alt.LayerChart:
     """Mean difference to the reference at every size with its interval, and each seed's difference."""
-    if not contrasts:
-        return None
-    with drawing(rows=len(contrasts), height=1.0 + 2.4 * len(contrasts)) as (figure, panels):
-        for axes, contrast in zip(panels, contrasts, strict=True):
-            axes.axhline(0, color=INK, linewidth=1)
-            for place, effect in enumerate(contrast.effects):
-                colour = CATEGORIES[1] if effect.distinct else GREY
-                axes.plot([place + ASIDE] * len(effect.gaps), effect.gaps, linestyle="", marker=".", color=colour,
-                          alpha=0.5)  # fmt: skip
-                axes.errorbar(place, effect.gap, yerr=[[effect.gap - effect.low], [effect.high - effect.gap]],
-                              color=colour, marker="o" if effect.distinct else "s", capsize=4)  # fmt: skip
-            _dress(axes, contrast.effects)
-            axes.set_title(f"{contrast.other} − {contrast.reference}", loc="left")
-            axes.set_ylabel(f"{contrast.name}, difference")
-        return png(figure)
+    rows: list[dict[str, Any]] = []
+    verdicts = ("difference shown", "no difference shown")
+    for effect in contrast.effects:
+        own = {"size": _size(contrast, effect), "verdict": verdicts[0] if effect.distinct else verdicts[1]}
+        interval = {"value": effect.gap, "low": effect.low, "high": effect.high, "p": effect.adjusted_p}
+        rows.append({"series": "mean and interval"} | own | interval)
+        rows += [
+            {"series": "seed"} | own | {"seed": seed, "value": gap}
+            for seed, gap in zip(contrast.seeds, effect.gaps, strict=True)
+        ]
+    x, name = _axis(contrast), f"difference in {contrast.name}"
+    shown = [value for row in rows for key in ("value", "low", "high") if (value := row.get(key)) is not None]
+    y = measured("y", "value", name, [*shown, 0.0])
+    there = [verdict for verdict in verdicts if any(row["verdict"] == verdict for row in rows)]
+    looks = dict(zip(verdicts, ((ORANGE, "circle"), (GREY, "square")), strict=True))
+    legend, pick = alt.Legend(title=None), picked("verdict")
+    colours = alt.Scale(domain=there, range=[looks[verdict][0] for verdict in there])
+    shapes = alt.Scale(domain=there, range=[looks[verdict][1] for verdict in there])
+    colour = alt.Color("verdict:N", scale=colours, sort=None, legend=legend)
+    shape = alt.Shape("verdict:N", scale=shapes, sort=None, legend=legend)
+    size = alt.Tooltip("size:N", title="size")
+    seed = [size, alt.Tooltip("seed:N", title="seed"), alt.Tooltip("value:Q", title=name, format="+.4f")]
+    whole = [
+        size,
+        alt.Tooltip("value:Q", title=name, format="+.4f"),
+        alt.Tooltip("low:Q", title="interval from", format="+.4f"),
+        alt.Tooltip("high:Q", title="to", format="+.4f"),
+        alt.Tooltip("p:Q", title="p, corrected", format=NUMBER),
+        alt.Tooltip("verdict:N", title="verdict"),
+    ]
+    middle = of_series("mean and interval")
+    layers = [
+        alt.Chart().mark_rule(color=INK, strokeWidth=1).encode(y=alt.datum(0)),
+        of_series("seed").mark_point(filled=True, size=22, xOffset=9).encode(
+            x=x, y=y, color=colour, opacity=faded(pick, 0.55), tooltip=seed
+        ),
+        middle.mark_rule(strokeWidth=2.2).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour, opacity=faded(pick)),
+        middle.mark_point(filled=True, size=110, stroke=PAPER, strokeWidth=0.8).encode(
+            x=x, y=y, color=colour, shape=shape, opacity=faded(pick), tooltip=whole
+        ),
+    ]  # fmt: skip
+    layers[1] = layers[1].add_params(pick, zoomed("y"))
+    return chart(layers, rows, height=260)
 
 
-def _dress(axes: Axes, effects: Sequence[Effect]) -> None:
-    whole = "mean" if len(effects) > 1 else ""
-    axes.set_xticks(range(len(effects)), [whole if e.size is None else str(e.size) for e in effects])
-    axes.set_xlim(-0.5, len(effects) - 0.5)
-    if len(effects) > 1 and axes.get_subplotspec().is_last_row():  # type: ignore[union-attr]
-        axes.set_xlabel("size")
+def _size(contrast: Contrast, effect: Effect) -> str:
+    return str(effect.size) if effect.size is not None else WHOLE if contrast.sizes else "all"
+
+
+def _axis(contrast: Contrast) -> alt.X:
+    sizes = [_size(contrast, effect) for effect in contrast.effects]
+    title = "size" if contrast.sizes else None
+    return alt.X("size:N", sort=sizes, scale=alt.Scale(domain=sizes), axis=alt.Axis(title=title, labelAngle=0))

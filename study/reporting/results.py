@@ -90,6 +90,11 @@ class Findings:
         self.contrasts = contrasts(self)
 
     @property
+    def intervals(self) -> list[tuple[str, float, float, bool]]:
+        """Of each comparison: with what, the ends of its interval, whether the corrected test shows a difference."""
+        return [(c.name, c.gap.low, c.gap.high, c.distinct) for c in self.comparisons]
+
+    @property
     def finished(self) -> bool:
         return self.summary.status == StudyStatus.FINISHED
 

@@ -48,10 +48,7 @@ def write(
 ) -> Path:
     """Write a suite's figures and its page; returns the page's path."""
     values = tabled(results)
-    compared = [
-        compare(suite.metrics[0], [one for one in results if one.trial in _numbers(own)], reference(summary, own))
-        for own in _groups(trials)
-    ]
+    compared = [one for group in _grouped(trials) for one in _compared(suite.metrics[0], summary, group, results)]
     folder.path.mkdir(parents=True, exist_ok=True)
     content = {
         "suite": suite.name,
@@ -71,7 +68,7 @@ def write(
             }
             for trial in trials
         ],
-        "comparisons": [asdict(one) for group in compared for one in group],
+        "comparisons": [asdict(one) for one in compared],
     }
     write_whole(folder.figures(suite.name), json.dumps(content, indent=2))
     page = folder.page(suite.name)
@@ -93,20 +90,22 @@ def tabled(results: Sequence[Measured]) -> dict[int, dict[str, dict[str, float]]
     }
 
 
-def _groups(trials: Sequence[TrialSummary]) -> list[list[TrialSummary]]:
-    """The trials of each group: those of different ones are not compared."""
-    names = dict.fromkeys(trial.group for trial in trials)
-    return [[trial for trial in trials if trial.group == name] for name in names]
+def _grouped(trials: Sequence[TrialSummary]) -> list[list[TrialSummary]]:
+    """The trials of each group: no trial is compared with one of another."""
+    return [[trial for trial in trials if trial.group == group] for group in dict.fromkeys(t.group for t in trials)]
 
 
-def _numbers(trials: Sequence[TrialSummary]) -> list[int]:
-    return [trial.number for trial in trials]
+def _compared(
+    metric: str, summary: StudySummary, trials: Sequence[TrialSummary], results: Sequence[Measured]
+) -> list[Compared]:
+    numbers = {trial.number for trial in trials}
+    return compare(metric, [one for one in results if one.trial in numbers], reference(summary, trials))
 
 
 def reference(summary: StudySummary, trials: Sequence[TrialSummary]) -> int:
-    """Which of the evaluated trials, of one group, the others are compared with: the best where it is among them, in a
-    paired design the first arm, else the first one that was asked for."""
-    numbers = _numbers(trials)
+    """Which of the evaluated trials the others are compared with: the study's best where it is among them, in a paired
+    design the first arm, else the first one that was asked for."""
+    numbers = [trial.number for trial in trials]
     if summary.design == "paired":
         return min(numbers)
     return next((number for number in summary.best if number in numbers), numbers[0])
@@ -146,7 +145,7 @@ def _page(
     summary: StudySummary,
     trials: Sequence[TrialSummary],
     values: Mapping[int, Mapping[str, Mapping[str, float]]],
-    compared: Sequence[Sequence[Compared]],
+    compared: Sequence[Compared],
 ) -> str:
     metrics = DeclaredMetrics(declared(suite.metrics) | dict(summary.metrics))
     lines = [f"# {summary.study} on {suite.name}", ""]
@@ -159,8 +158,9 @@ def _page(
         if len(datasets) > 1:
             rows.append(["mean", *(metrics.show(metric, _means(values[trial.number])[metric]) for trial in trials)])
         lines += [*_table([metrics.label(metric), *heads], rows), ""]
-    for group in filter(None, compared):
-        lines += _differences(metrics.label(suite.metrics[0]), datasets, group)
+    for reference in dict.fromkeys(one.reference for one in compared):
+        of_group = [one for one in compared if one.reference == reference]
+        lines += _differences(metrics.label(suite.metrics[0]), datasets, of_group)
     return "\n".join(lines)
 
 

@@ -12,7 +12,7 @@ def flip_p(gaps: np.ndarray) -> float:
     """Two-sided p that the differences are symmetric around 0, from all flips of their signs.
 
     On the differences it is Fisher's randomisation test, on their signs the sign test, on `signed_ranks` Wilcoxon's
-    test, ties and all. With n differences that are not 0 it is at least 2 ** (1 - n).
+    test, ties and all. With n differences that are not 0 it is at least `smallest_p(n)`.
 
     >>> flip_p(np.array([0.1, 0.2, 0.3, 0.4, 0.5])), flip_p(np.array([1.0, -1.0])), flip_p(np.zeros(3))
     (0.0625, 1.0, 1.0)
@@ -29,6 +29,15 @@ def flip_p(gaps: np.ndarray) -> float:
         flips = draws.choice((-1.0, 1.0), (1_000, len(gaps)))
         extreme += int((np.abs(flips @ gaps) >= observed).sum())
     return (1 + extreme) / 1_000_001
+
+
+def smallest_p(seeds: int) -> float:
+    """The smallest p that an exact two-sided test of so many signs can give.
+
+    >>> smallest_p(3), smallest_p(5)
+    (0.25, 0.0625)
+    """
+    return 2.0 ** (1 - seeds)
 
 
 def signed_ranks(gaps: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,14 +75,14 @@ def crossed(*tables: np.ndarray, value: float | None = None, confidence: float =
     seeds, items = len(tables[0]), [table.shape[1] for table in tables]
     if min(items) < 2:
         raise ValueError(f"an interval over items needs at least 2 of them, got {min(items)}")
-    parts = components(*tables)
+    variance, freedom = map(float, components(*tables).estimate())
     centre = float(fmean(table.mean() for table in tables)) if value is None else value
-    low, high, p = _student(centre, math.sqrt(parts.variance), parts.freedom, confidence)
+    low, high, p = _student(centre, math.sqrt(variance), freedom, confidence)
     return Mean(centre, low, high, p, sum(items), seeds)
 
 
-Parts = tuple[tuple[float, float], ...]
-"""(variance, its degrees of freedom) of what adds up to a part of the variance of a mean."""
+Parts = tuple[tuple["float | np.ndarray", float], ...]
+"""(variance, its degrees of freedom) of what adds up to a part of the variance of a mean; an array is many at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +96,18 @@ class Components:
     both: Parts
     """E, collection by collection; nothing with one seed."""
 
-    @property
-    def variance(self) -> float:
-        """Of the mean."""
-        noise = _total(self.both)
-        return noise + sum(max(_total(parts) - noise, 0) for parts in (self.seeds, self.items))
+    def estimate(self) -> tuple[Any, Any]:
+        """The variance of the mean, and Satterthwaite's degrees of freedom of it, infinite where it is 0."""
+        import numpy as np
 
-    @property
-    def freedom(self) -> float:
-        """Satterthwaite's degrees of freedom of `variance`."""
         noise = _total(self.both)
-        kept = [part for parts in (self.seeds, self.items) if _total(parts) > noise for part in parts]
-        uncertainty = sum(part**2 / freedom for part, freedom in (*kept, *self.both))
-        return self.variance**2 / uncertainty if uncertainty else math.inf
+        variance, uncertainty = noise, sum(part**2 / freedom for part, freedom in self.both)
+        for parts in (self.seeds, self.items):
+            kept = _total(parts) > noise
+            variance = variance + np.where(kept, _total(parts) - noise, 0.0)
+            uncertainty = uncertainty + np.where(kept, sum(part**2 / freedom for part, freedom in parts), 0.0)
+        certain = uncertainty == 0
+        return variance, np.where(certain, np.inf, variance**2 / np.where(certain, 1.0, uncertainty))
 
 
 def components(*tables: np.ndarray) -> Components:
@@ -126,7 +125,7 @@ def components(*tables: np.ndarray) -> Components:
     return Components(of_seeds, tuple(of_items), tuple(of_both))
 
 
-def _total(parts: Parts) -> float:
+def _total(parts: Parts) -> Any:
     return sum(variance for variance, _ in parts)
 
 

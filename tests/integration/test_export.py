@@ -14,13 +14,15 @@ import torch
 from huggingface_hub import ModelCard
 from object_store import BUCKET, S3
 
+import study
 from study import export
 from study.protocol.summary import ReplicateSummary, StudySummary, read
 from trainables import again, loop, onnx_export, overrides
 from trainables.context import Context
 from trainables.object_store import ObjectStore
 
-CARRIED = Path(__file__).resolve().parents[1] / "assets" / "carried"
+ROOT = Path(__file__).resolve().parents[2]
+CARRIED = ROOT / "tests" / "assets" / "carried"
 VALUES = {
     "splade": {"k": 8, "train.source": CARRIED / "pairs.jsonl", "evaluation.source": CARRIED / "collection"},
     "angle": {"dims": [8, 32]}
@@ -139,8 +141,12 @@ def test_a_model_on_an_object_store(storage, tmp_path, monkeypatch) -> None:
         shutil.rmtree(copy / "trials" / "0001")
         rewritten(copy, checkpoint=f"{trial}/replicate-0/model")
         assert export.main(["k", str(tmp_path / "model"), "--storage", str(copy)]) == 0
+        opened = study.open(copy).best.model_folder()
     source = storage / "trials" / "0001" / "replicate-0" / "model"
     assert again.compared(source, tmp_path / "model").endswith("to the last bit")
+    assert opened.is_relative_to(copy / "cache")
+    assert study.open(copy).best.model_folder() == opened, "the copy is there by now, and the store is away"
+    assert again.compared(source, opened).endswith("to the last bit")
     assert " queries |" in (tmp_path / "model" / "README.md").read_text()
 
 
@@ -199,3 +205,31 @@ def test_nothing_is_written_over(storage, tmp_path, refuses) -> None:
     (tmp_path / "empty").mkdir()
     assert export.main(["k", str(tmp_path / "empty"), *command]) == 0
     assert (tmp_path / "empty" / "README.md").exists()
+
+
+def test_a_study_that_is_opened_gives_its_models(storage) -> None:
+    """By sentence-transformers and by the trainer's own encoder, with the same vectors."""
+    best = study.open(storage).best
+    assert best.model_folder(1) == storage / "trials" / "0001" / "replicate-1" / "model"
+    model, encoder = best.model(1), best.encoder(1)
+    assert type(model).__name__ == "SparseEncoder"
+    texts = ["open a file", "def parse(path): return [json.loads(line) for line in open(path)]\n" * 20]
+    with torch.inference_mode():
+        torch.testing.assert_close(model.encode_query(texts).to_dense(), encoder.queries(texts), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            model.encode_document(texts).to_dense(), encoder.documents(texts), atol=1e-5, rtol=1e-5
+        )
+
+
+def test_the_notebook_of_the_documentation_runs(storage, tmp_path, monkeypatch) -> None:
+    """Every cell, on a study with real models in the place of the one that it names."""
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "splade_k_search").symlink_to(storage)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    cells = [cell for cell in importlib.import_module("notebook").executed(tmp_path).cells if cell.cell_type == "code"]
+    shown = ["".join(str(output.get("data", output.get("text"))) for output in cell.outputs) for cell in cells]
+    assert "splade_k_search: Best k = 8: test nDCG@10 0.400" in shown[0]
+    assert "trial 1 against trial 0, " in "".join(shown)
+    assert sum("image/png" in text for text in shown) == 1
+    assert "tensor([[" in shown[-2]

@@ -58,6 +58,7 @@ def own_files(folder: Path) -> None:
     (folder / "data" / "my-beir-folder" / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(600)
 def test_own_model_and_data_train_in_a_gang_and_may_move(tmp_path) -> None:
     """The workers of a gang run in folders of Ray's; the reader's paths are relative to the reader's."""
@@ -94,6 +95,7 @@ def printed(page: str, start: str) -> list[str]:
     return shlex.split(found)
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(600)
 def test_the_tutorial_confirms_evaluates_and_shows(tmp_path) -> None:
     """The study file and the commands of the tutorial from its fifth step on, as they are printed."""

@@ -189,7 +189,7 @@ def test_only_shared_seeds_of_unfinished_arms_are_compared(tmp_path) -> None:
 def test_the_report_shows_arms_differences_and_tests(tmp_path) -> None:
     write(tmp_path, REAL | {"pearson": ten(0.0), "pearson_16": ten(0.0), "pearson_64": ten(0.0)})
     page = write_report(StudyFolder(tmp_path)).read_text()
-    for name in ("paired_means", "paired_differences"):
+    for name in ("means_spearman", "differences_spearman", "means_pearson", "differences_pearson"):
         assert (tmp_path / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
     assert "test Pearson: split = interleaved against split = chunked" in page
     assert "+0.0080" in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import math
@@ -17,9 +18,12 @@ import scipy.stats
 
 from study import report
 from study.protocol.folder import StudyFolder
-from study.protocol.summary import ObjectiveSummary, Tracking
+from study.protocol.journal import Metrics, encode
+from study.protocol.summary import ObjectiveSummary, Tracking, read
 from study.reporting.conclusions import accounts, answer, caveats, notes
+from study.reporting.origin import origin
 from study.reporting.page import write as write_report
+from study.reporting.page import write_while_running
 from study.reporting.results import Findings
 from study.stats import significance
 
@@ -204,36 +208,127 @@ class _Page(HTMLParser):
         super().__init__()
         self.links: list[str] = []
         self.images: list[dict[str, str | None]] = []
-        self.tags: set[str] = set()
+        self.tags: list[str] = []
+        self.specifications: list[dict] = []
+        self._inside = ""
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = dict(attrs)
-        self.tags.add(tag)
+        self.tags.append(tag)
         self.links += [value for key in ("src", "href") if (value := found.get(key))]
+        self._inside = (found.get("type") or "") + (found.get("id") or "")
         if tag == "img":
             self.images.append(found)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "application/json":
+            self.specifications.append(json.loads(data))
+
+
+FIGURES = {"curve", "matched_cost", "pareto", "training_loss", "validation_curve"}
 
 
 def test_the_page_stands_alone_and_is_complete(tmp_path: Path) -> None:
     write_study(tmp_path, K_STUDY)
+    (tmp_path / "loss_curves.png").write_bytes(b"of an earlier version")
     assert write_report(StudyFolder(tmp_path)) == tmp_path / "report.html"
     text = (tmp_path / "report.html").read_text()
     page = _Page(text)
-    assert len(page.images) == 4
-    assert all(link.startswith("data:image/png;base64,iVBOR") for link in page.links)
+    assert len(page.images) == len(page.specifications) == 5
+    own = tuple(f"#{name}" for name in FIGURES)
+    assert all(link.startswith(("data:image/svg+xml;base64,", *own)) for link in page.links)
     assert all(image["alt"] for image in page.images)
-    assert not page.tags & {"script", "link", "iframe", "b"}
+    assert not {"link", "iframe", "b"} & set(page.tags)
+    assert text.count("window.vegaEmbed=") == 1
     assert "&lt;b&gt;&amp;amp;&lt;/b&gt;" in text
     assert "mlflow ui --backend-store-uri sqlite:///studies/mlflow.db" in text
     assert "The learning rate was not re-tuned" in text
-    assert {path.name for path in tmp_path.glob("*.png")} == {
-        "parameter_curve.png", "matched_cost.png", "pareto.png", "loss_curves.png"
-    }  # fmt: skip
-    assert {path.stem for path in tmp_path.iterdir() if path.suffix in (".csv", ".parquet")} == {
-        "trials", "curves", "per_query"
-    }  # fmt: skip
+    assert {path.stem for path in tmp_path.glob("*.png")} == FIGURES
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in tmp_path.glob("*.png"))
     assert not list(tmp_path.glob(".*"))
+    assert "renewed every minute" not in text
+
+
+def test_a_figure_carries_its_data_as_the_table_that_readers_take_away(tmp_path: Path) -> None:
+    write_study(tmp_path, K_STUDY)
+    page = _Page(write_report(StudyFolder(tmp_path)).read_text())
+    rows = list(csv.DictReader(page.specifications[0]["data"]["values"].splitlines()))
+    tested = {row["parameters"]: float(row["value"]) for row in rows if row["series"] == "test"}
+    assert tested == {f"k = {k:g}": spec["test"] for k, spec in K_STUDY.items() if "test" in spec}
+
+
+def test_what_other_people_wrote_does_not_end_the_script_that_it_stands_in(tmp_path: Path) -> None:
+    write_study(tmp_path, {"</script><b>": {"test": 0.4, "untrained": 0.1}, "x": {"test": 0.3, "untrained": 0.1}})
+    page = _Page(write_report(StudyFolder(tmp_path)).read_text())
+    assert "b" not in page.tags
+    assert "k = </script><b>" in page.specifications[0]["data"]["values"]
+
+
+def test_a_page_of_a_running_study_is_cheap_and_renews_itself(tmp_path: Path) -> None:
+    write_study(tmp_path, K_STUDY, status="running")
+    write_while_running(StudyFolder(tmp_path))
+    text = (tmp_path / "report.html").read_text()
+    page = _Page(text)
+    assert len(page.specifications) == 5
+    assert page.images == []
+    assert 'id="renew"' in text
+    assert not list(tmp_path.glob("*.png"))
+
+
+def test_forty_trials_of_seven_backbones_stay_below_six_megabytes(tmp_path: Path) -> None:
+    synthetic.backbones_study(tmp_path)
+    assert write_report(StudyFolder(tmp_path)).stat().st_size < 6e6
+    long = [{"step": step, "time": step, "metrics": {"train.loss": 1.0 + step % 7}} for step in range(1, 1_501)]
+    with (tmp_path / "journal.jsonl").open("a") as journal:
+        journal.writelines(encode(Metrics(trial, 0, long)) for trial in range(40))
+    write_while_running(StudyFolder(tmp_path))
+    assert (tmp_path / "report.html").stat().st_size < 6e6
+
+
+def test_the_page_says_what_it_takes_to_run_the_study_again(tmp_path: Path) -> None:
+    write_study(tmp_path, K_STUDY, seeds=2)
+    config = synthetic.splade.Config(backbone="some/model", batch_size=64)
+    synthetic.with_journal(tmp_path, config, "splade", **{"git.dirty": "true"})
+    path = tmp_path / "summary.json"
+    summary = read(path)
+    trials = [t.model_copy(update={"checkpoint": f"trials/{t.number:04d}/model"}) for t in summary.trials]
+    path.write_text(summary.model_copy(update={"trials": tuple(trials)}).text())
+    html = write_report(StudyFolder(tmp_path)).read_text()
+    for text in (html, (tmp_path / "report.md").read_text()):
+        for part in (
+            "python -m study.run splade_k_search", "3f9c1d2e4b5a69788796a5b4c3d2e1f001122334",
+            "with changes that are in no commit", "torch 2.9.1", "backbone=some/model", "batch_size=64", "0.001",
+            "0, 1", str(tmp_path / "trials/0003/model"), "sha256:1f3a", "sqlite:///studies/mlflow.db",
+        ):  # fmt: skip
+            assert part in text, part
+    assert "lambda_query=" not in html
+    assert "<dt>lambda_query</dt>" in html
+
+
+def test_settings_of_a_trainer_that_is_not_at_hand_are_not_called_defaults(tmp_path: Path) -> None:
+    write_study(tmp_path, K_STUDY)
+    synthetic.with_journal(tmp_path, synthetic.splade.Config(), "elsewhere.trainer")
+    found = origin(Findings(StudyFolder(tmp_path)))
+    assert found.different is None
+    assert found.settings["steps"] == 100
+    assert "not known" in write_report(StudyFolder(tmp_path)).read_text()
+
+
+def test_markdown_has_the_answer_and_the_tables(tmp_path: Path) -> None:
+    write_study(tmp_path, K_STUDY)
+    write_report(StudyFolder(tmp_path))
+    text = (tmp_path / "report.md").read_text()
+    assert "**Best k = 2: test nDCG@10 0.431" in text
+    assert re.search(r"^\| 3 ★ \| 2 \| complete \| 200/200 \| 0\.441 \| 0\.431 \|", text, re.MULTILINE)
+    assert re.search(r"^\| k = 8 \| 0\.285 \| \+0\.146 \|", text, re.MULTILINE)
+    assert "\\<b>\\&amp;\\</b>" in text
+    # Every row of a table has as many cells as its head.
+    for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1, block
 
 
 def test_every_metric_of_the_page_is_explained_on_it(tmp_path: Path) -> None:
@@ -248,6 +343,7 @@ def test_without_cost_there_are_no_cost_sections(tmp_path: Path) -> None:
     text = write_report(StudyFolder(tmp_path)).read_text()
     assert "FLOPS" not in text
     assert not (tmp_path / "pareto.png").exists()
+    assert (tmp_path / "curve.png").exists()
 
 
 def test_a_minimised_objective_and_a_parameter_of_words(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from study.protocol.folder import StudyFolder
 from study.protocol.summary import StudySummary, read
 from study.reporting.formatting import best_trial, best_trials
 from study.reporting.groups import grouped, headline, overview
+from study.reporting.page import write
 from study.reporting.screen import final_text
 from study.selection import finished_trials
 from tests.unit import synthetic_groups as known
@@ -105,3 +106,15 @@ def test_a_study_without_groups_has_none(tmp_path: Path) -> None:
     summary = write_study(tmp_path, K_STUDY)
     assert grouped(StudyFolder(tmp_path), summary) == []
     assert [trial.number for trial in best_trials(summary)] == list(summary.best)
+
+
+def test_the_page_answers_first_with_the_table_and_then_has_a_section_for_each(folder: StudyFolder) -> None:
+    page = write(folder).read_text()
+    text = folder.report_text.read_text()
+    for written in (page, text):
+        assert "Best k for each backbone: mild 2 (worse than k = 1); medium 4;" in written
+        places = [written.index(f"backbone: {name}") for name in known.NORMS]
+        assert places == sorted(places)
+        assert written.index("at k = 1 (95% CI)") < places[0]
+    assert "Best k = 16 (" not in page
+    assert {path.name.partition("_")[0] for path in folder.figures()} == {f"group{n}" for n in range(len(known.NORMS))}

@@ -105,3 +105,15 @@ def test_the_page_has_the_mean_and_where_it_comes_from(tmp_path) -> None:
     assert [line.split("|")[1].strip() for line in parts.splitlines() if "trial 0" in line] == list(SIZES)
     content = json.loads(folder.figures("own").read_text())
     assert [one["other"] for one in content["comparisons"]] == [0, 1]
+
+
+def test_trials_of_different_groups_are_never_compared(tmp_path) -> None:
+    summary = write_study(tmp_path, {k: {"test": 0.5 + k / 100, "untrained": 0.2} for k in (1, 2, 4, 8)})
+    of_groups = [t.model_copy(update={"group": "ab"[t.number % 2]}) for t in summary.trials]
+    grouped = summary.model_copy(update={"trials": tuple(of_groups), "best": (2, 3)})
+    suite = Suite("own", ("ndcg_at_10",), tuple(Dataset(name, name) for name in SIZES))
+    folder = EvaluationFolder(tmp_path / "evaluation")
+    page = write(folder, suite, grouped, of_groups, results({0: 0.0, 1: 0.1, 2: 0.2, 3: 0.3})).read_text()
+    content = json.loads(folder.figures("own").read_text())
+    assert [(one["reference"], one["other"]) for one in content["comparisons"]] == [(2, 0), (3, 1)]
+    assert page.count("Holm over 1 comparison(s).") == 2
