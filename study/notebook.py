@@ -197,10 +197,12 @@ class RecordedTrial:
 def _no_study(folder: Path) -> str:
     """Why the folder is no study's, with the studies that may be meant."""
     if folder.is_file():
-        own = f", such as {folder.parent}" if (folder.parent / "summary.json").exists() else ""
+        own = f", such as {folder.parent}" if StudyFolder(folder.parent).summary.exists() else ""
         return f"{folder} is a file; a study's folder is needed{own}"
-    what = "is no study's folder: it has no summary.json" if folder.is_dir() else "does not exist"
+    what = (
+        f"is no study's folder: it has no {StudyFolder(folder).summary.name}" if folder.is_dir() else "does not exist"
+    )
     around = (folder, folder / STUDIES, folder.parent, STUDIES.absolute())
-    there = {path.parent.name: path.parent for above in around for path in sorted(above.glob("*/summary.json"))}
+    there = {one.path.name: one.path for above in around for one in StudyFolder.within(above)}
     near = difflib.get_close_matches(folder.name, there, n=3) or list(there)[:3]
     return f"{folder} {what}" + (f"; nearest: {', '.join(str(there[name]) for name in near)}" if near else "")

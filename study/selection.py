@@ -62,7 +62,7 @@ def _begun(storage: StudyFolder) -> StudyFolder:
 
 def all_studies(folder: Path = STUDIES) -> list[StudyFolder]:
     """The folders of studies in a `folder`, by name; those that --fresh has set aside among them."""
-    return [StudyFolder(path.parent) for path in sorted(folder.glob("*/summary.json"))]
+    return StudyFolder.within(folder)
 
 
 def name_a_ledger(parser: argparse.ArgumentParser) -> None:

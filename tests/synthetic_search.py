@@ -16,7 +16,7 @@ import pytest
 from pydantic import model_validator
 
 from study.ledger import optuna_study
-from study.ledger.ledger import Ledger
+from study.ledger.view import View
 from study.protocol.messages import Outcome
 from study.protocol.states import ReplicateState
 from study.spec import Budget, Objective, Pruner, Study
@@ -54,7 +54,7 @@ def provide_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "trainables.toy", types.ModuleType("trainables.toy"))
     monkeypatch.setitem(sys.modules, "trainables.toy.config", module)
     # The ledger outlives nothing here but itself: what it writes for others, and when, is tested elsewhere.
-    monkeypatch.setattr(Ledger, "_write_summary", lambda ledger: {})
+    monkeypatch.setattr(View, "due", False)
     monkeypatch.setattr("os.fsync", lambda file: None)
 
 
@@ -93,7 +93,7 @@ class Studied:
 
     def __init__(self, monkeypatch, folder: Path, study: Study, goal: Callable[..., dict[str, float]] = goal) -> None:
         self.storage, self.folder, self.study, self.goal = optuna.storages.InMemoryStorage(), folder, study, goal
-        monkeypatch.setattr(optuna_study, "_storage", lambda url, fence=None: self.storage)
+        monkeypatch.setattr(optuna_study, "_database", lambda url, fence=None: self.storage)
         self.open()
 
     def open(self, **arguments: Any) -> None:
