@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 LOADABLE = Path(__file__).with_name("loadable.py")
+VERSIONS = "mlflow.modelVersions"
+"""Tag of a model that says which versions of registered models it is."""
 EXAMPLE = ["How do I read a file line by line?"]
 NEEDED = ("sentence-transformers", "transformers", "torch")
 """Packages that open the model."""
@@ -63,7 +65,7 @@ def keep(request: ModelRequest) -> str:
             continue
         client.log_outputs(run_id, [LoggedModelOutput(model.model_id, request.step)])
     if request.register:
-        _register(client, request.register, model.model_id, request.runs[0])
+        _register(client, request.register, model.model_id)
     return model.model_id
 
 
@@ -133,17 +135,13 @@ def _requirements() -> list[str]:
     return found
 
 
-def _register(client: MlflowClient, name: str, model_id: str, run_id: str) -> None:
+def _register(client: MlflowClient, name: str, model_id: str) -> None:
     """Make the model a version of the registered model `name`, unless it is one."""
-    from mlflow.exceptions import MlflowException
+    import mlflow
 
-    try:
-        client.create_registered_model(name)
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_ALREADY_EXISTS":
-            raise
-    if not any(version.model_id == model_id for version in client.search_model_versions(f"name = '{name}'")):
-        client.create_model_version(name, f"models:/{model_id}", run_id, model_id=model_id)
+    versions = json.loads(client.get_logged_model(model_id).tags.get(VERSIONS, "[]"))
+    if name not in [version["name"] for version in versions]:
+        mlflow.register_model(f"models:/{model_id}", name)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from study.ledger.queue import FUTILE
 from study.ledger.space import explore
 from study.protocol.destinations import Destinations
 from study.protocol.folder import StudyFolder
-from study.protocol.journal import Ended, Metrics
+from study.protocol.journal import Ended, Metrics, StudyBegun
 from study.protocol.messages import HandOut, Outcome, Trouble
 from study.protocol.states import ReplicateState
 from study.spec import Budget, Objective, Pruner, Resources, Study
@@ -1070,3 +1070,15 @@ def test_a_gang_that_has_left_cannot_come_back(tmp_path) -> None:
     assert ledger.abandon(number, "lost", ticket) == "running"
     assert ledger.begin(number, ticket + 1).attempt == 3
     assert ledger.abandon(number, "lost", ticket + 1) == "failed"
+
+
+def test_a_study_has_a_name_that_tells_it_from_others(tmp_path) -> None:
+    """The one that was asked for last, or what it is called, its folder where that is another, the end of its id."""
+    names = []
+    for label in (None, "the first of May", None):
+        ledger = opened(tmp_path / "elsewhere", label=label)
+        (*_, begun) = (entry for _, entry in ledger.journal.read() if isinstance(entry, StudyBegun))
+        names.append(begun.name)
+        ledger.close([], 0)
+    assert names == [f"toy (elsewhere, {ledger.id[-4:]})", "the first of May", "the first of May"]
+    assert opened(tmp_path / "toy")._label(None) != f"toy ({ledger.id[-4:]})"
