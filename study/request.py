@@ -56,6 +56,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--label", metavar="TEXT", help="the study's run in MLflow (default: NAME and the end of its id)"
     )
+    parser.add_argument("--system-metrics", action="store_true", help="record CPU and memory of trials in MLflow, too")
     parser.add_argument("--register", metavar="NAME", help="register the best model in MLflow under this name")
     parser.add_argument("--address", metavar="ADDR", help="Ray cluster (default: one on this machine)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a config value")

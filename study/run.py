@@ -331,6 +331,7 @@ class Session:
             retry_failed=self.options.retry_failed,
             moves=self.before.moves,
             label=self.options.label,
+            system_metrics=self.options.system_metrics,
         )
         known = moved.as_begun(self.study, self.before)
         actor = engine.open_ledger(self.name, self.profile, known, self.destinations, options)

@@ -57,10 +57,10 @@ def runs_page(uri: str, page: str | None) -> str:
     `page` is what stands behind the address of either; None is their first page.
 
     >>> runs_page("http://me:secret@host:5000/", "#/experiments/1/runs"), runs_page("sqlite:///mlflow.db", None)
-    ('http://***@host:5000/#/experiments/1/runs', 'http://127.0.0.1:5000/')
+    ('http://***@host:5000/#/experiments/1/runs', 'http://127.0.0.1:5000')
     """
     place = anonymous(uri).rstrip("/") if _served(uri) else VIEWER
-    return f"{place}/{page or ''}"
+    return f"{place}/{page}" if page else place
 
 
 def _served(uri: str) -> bool:

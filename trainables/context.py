@@ -18,6 +18,8 @@ from trainables.patience import answer
 if TYPE_CHECKING:
     import torch
 
+    from trainables.machine import Machine
+
 Record = dict[str, Any]
 """One step: {"step": int, "time": milliseconds since the epoch, "metrics": {name: float}}."""
 
@@ -69,6 +71,8 @@ class LedgerContext(Context):
     send_facts: Callable[[dict[str, Any]], Any] = field(kw_only=True)
     notice: Callable[[], str | None] = field(kw_only=True)
     """A reason to leave this place, or None: the gang stops with a checkpoint and goes on elsewhere."""
+    machine: Machine | None = field(default=None, kw_only=True)
+    """Measures what the replicate takes of its machine, which is then among what is reported; or None."""
     _outstanding: tuple[list[Record], Any] | None = field(default=None, init=False, repr=False)
     """The records that were sent last, and the reference of the answer."""
 
@@ -79,6 +83,8 @@ class LedgerContext(Context):
 
     def report(self, records: list[Record], wait: bool) -> str | None:
         reason = self._arrived()
+        if self.machine is not None and records:
+            records[-1]["metrics"] |= self.machine.metrics()
         self._outstanding = records, self.send(records)
         if wait:
             reason = reason or self._arrived()

@@ -148,6 +148,7 @@ def _train(begun: Assignment, number: int, resources: Resources, rank: int, worl
     from study.engine.gang import taken_away
     from trainables import distributed, loop, trainers
     from trainables.context import LedgerContext, use_threads, worker_device
+    from trainables.machine import Machine
 
     recipe_module = trainers.module(begun.trainer, "recipe")
     config = trainers.module(begun.trainer, "config").Config(**begun.config)
@@ -171,6 +172,7 @@ def _train(begun: Assignment, number: int, resources: Resources, rank: int, worl
                     send=partial(ledger.report.remote, number, attempt, replicate),
                     send_facts=partial(ledger.describe.remote, number, attempt, replicate),
                     notice=taken_away,
+                    machine=Machine(device) if begun.system_metrics and rank == 0 else None,
                 )
                 outcome = _told(loop.run(recipe_module, config, context), stored=store is not None)
             go_on = outcome.state == ReplicateState.COMPLETE

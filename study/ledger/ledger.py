@@ -93,6 +93,7 @@ class Ledger:
             # From here on they stay until `close`.
             opened.pop_all()
         self._checkpoints, self._moves = destinations.checkpoints, options.moves
+        self._system_metrics = options.system_metrics
         self._tracker: Tracker | None = None
         if destinations.tracking is not None:
             about = Subject(study.question, study.parameter, {o.name: o.direction for o in study.objectives})
@@ -195,6 +196,7 @@ class Ledger:
             seeds=tuple(self.spec.seed + replicate for replicate in range(self.spec.replicates)),
             folder=str(self.storage.trial(number).path),
             store=self._trials.place(number),
+            system_metrics=self._system_metrics,
         )
 
     # --- following -------------------------------------------------------------------------------

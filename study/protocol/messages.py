@@ -73,6 +73,8 @@ class Assignment:
     """The trial's folder, in the study's storage folder."""
     store: str | None
     """URI of an object store that keeps what the trial writes instead, or None."""
+    system_metrics: bool = False
+    """Whether rank 0 reports what the trial takes of its machine."""
 
 
 @dataclass(frozen=True, slots=True)

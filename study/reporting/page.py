@@ -21,7 +21,7 @@ from study.reporting.origin import origin
 from study.reporting.paired import sentence
 from study.reporting.palette import DARK
 from study.reporting.results import Findings
-from study.uris import viewer
+from study.uris import runs_page, viewer
 from trainables.files import write_whole
 
 HERE = Path(__file__).parent
@@ -189,6 +189,7 @@ def _rendered(template: str, report: Report) -> str:
         origin=origin(findings),
         models=report.models,
         hint=viewer(uri) if (uri := summary.tracking.uri) else None,
+        runs=runs_page(uri, summary.tracking.page) if uri else None,
         updated=f"{summary.updated:%Y-%m-%d %H:%M} UTC",
         running=summary.status == StudyStatus.RUNNING,
         tables=tables, named=named, sentence=sentence, over=over, by_metric=by_metric, differences_of=differences_of,
