@@ -544,8 +544,7 @@ def test_a_moved_folder_carries_on_with_its_models(folder, command, ids) -> None
     session = types.SimpleNamespace(storage=StudyFolder(folder / "b"))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("study.reporting.page.write", lambda storage: storage.report)
-        patched.setattr("study.reporting.conclusions.answer", lambda findings: "Best k = 1.")
-        patched.setattr("study.reporting.results.Findings", lambda storage: None)
+        patched.setattr("study.reporting.page.answer_of", lambda storage: "Best k = 1.")
         assert Session._reported(session, None) == ([("report.html", "report")], "Best k = 1.")
     assert Session._best(session, None) == {0: folder / "b" / "trials" / "0000" / "replicate-0" / "model"}
     ledger.close([], 0)
