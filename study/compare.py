@@ -13,9 +13,10 @@ from typing import Any
 
 from study.protocol.folder import StudyFolder
 from study.protocol.journal import StudyBegun
-from study.protocol.summary import StudySummary
+from study.protocol.summary import StudySummary, read
 from study.reporting.conclusions import answer, over
 from study.reporting.formatting import at, difference, p_value, setting
+from study.reporting.groups import grouped
 from study.reporting.results import Findings
 from study.selection import folder_of
 from study.stats.significance import LEVEL, over_items
@@ -42,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     options = parsed(parser(), arguments)
     try:
-        text = compared(Findings(folder_of(options.a)), Findings(folder_of(options.b)))
+        text = compared(folder_of(options.a), folder_of(options.b))
     except (ValueError, OSError) as error:
         print(f"error: {told(error)}", file=View(sys.stderr))
         return WRONG
@@ -50,16 +51,39 @@ def main(arguments: list[str] | None = None) -> int:
     return FINISHED
 
 
-def compared(a: Findings, b: Findings) -> str:
-    """The comparison as text."""
-    lines = [f"A  {a.summary.study}, in {a.storage}", f"B  {b.summary.study}, in {b.storage}", "", *_settings(a, b)]
-    lines += ["", "Answers", f"  A  {answer(a)}", f"  B  {answer(b)}", "", f"Paired  {paired(a, b)}"]
-    return "\n".join(lines)
+def compared(one: StudyFolder, other: StudyFolder) -> str:
+    """The comparison as text, group by group where both have groups.
+
+    Raises ValueError for a folder without a study, and for studies of which one has groups that the other has not.
+    """
+    left, right = read(one.summary), read(other.summary)
+    lines = [f"A  {left.study}, in {one}", f"B  {right.study}, in {other}", "", *_settings(one, left, other, right)]
+    if left.group != right.group:
+        raise ValueError(
+            f"A is a study {_of_groups(left)}, B is one {_of_groups(right)}: their best trials answer other questions"
+        )
+    ours, theirs = _findings(one, left), _findings(other, right)
+    for name in [name for name in ours if name in theirs]:
+        a, b = ours[name], theirs[name]
+        head = f" for {left.group} {name}" if name else ""
+        lines += ["", f"Answers{head}", f"  A  {answer(a)}", f"  B  {answer(b)}", "", f"Paired  {paired(a, b)}"]
+    alone = [f"{name} (A)" for name in ours if name not in theirs] + [f"{n} (B)" for n in theirs if n not in ours]
+    return "\n".join([*lines, *(["", f"In one of them only: {', '.join(alone)}"] if alone else [])])
 
 
-def _settings(a: Findings, b: Findings) -> Iterator[str]:
+def _findings(storage: StudyFolder, summary: StudySummary) -> dict[str, Findings]:
+    """Name of each group, "" in a study without -> what was found for it."""
+    groups = grouped(storage, summary)
+    return {group.name: group.findings for group in groups} or {"": Findings(storage, summary)}
+
+
+def _of_groups(summary: StudySummary) -> str:
+    return "without groups" if summary.group is None else f"of groups by {summary.group}"
+
+
+def _settings(a: StudyFolder, left: StudySummary, b: StudyFolder, right: StudySummary) -> Iterator[str]:
     """A table of the settings that differ."""
-    one, other = settings(a.storage, a.summary), settings(b.storage, b.summary)
+    one, other = settings(a, left), settings(b, right)
     names = [name for name in dict.fromkeys([*one, *other]) if one.get(name, "–") != other.get(name, "–")]
     if not names:
         yield "Settings: none differ"

@@ -15,7 +15,7 @@ from study.profiles import STUDIES
 from study.protocol.folder import StudyFolder
 from study.protocol.states import StudyStatus
 from study.protocol.summary import read
-from study.reporting.formatting import at, best_trial, ended, objective, reported
+from study.reporting.formatting import at, best_trials, ended, objective, reported
 from study.reporting.metrics import DeclaredMetrics
 from study.selection import all_studies, ledger, name_a_ledger
 from study.terminal import View
@@ -71,10 +71,13 @@ def _row(storage: StudyFolder, options: argparse.Namespace) -> tuple[str, ...]:
     killed = summary.status == StudyStatus.RUNNING
     state = "running" if runs else "may run" if runs is None else "not running" if killed else str(summary.status)
     metric, _ = objective(summary)
-    best, shown = best_trial(summary), ""
-    if best is not None:
-        key, metrics = reported(best, metric), DeclaredMetrics(summary.metrics)
-        shown = f"{at(best, summary.parameter)}: {metrics.label(key)} {metrics.show(key, best.values.get(key))}"
+    metrics = DeclaredMetrics(summary.metrics)
+    found = []
+    for best in best_trials(summary):
+        key, group = reported(best, metric), f"{best.group} " if best.group else ""
+        value = f"{metrics.label(key)} {metrics.show(key, best.values.get(key))}"
+        found.append(f"{group}{at(best, summary.parameter)}: {value}")
+    shown = "; ".join(found)
     trials = f"{ended(summary)}/{summary.planned_trials}"
     return storage.path.name, state, trials, shown, f"{summary.updated.astimezone():%Y-%m-%d %H:%M}"
 

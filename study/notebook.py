@@ -107,6 +107,11 @@ class RecordedStudy:
         """
         from study.reporting.figures import figures
 
+        if self.summary.groups:
+            names = ", ".join(group.name for group in self.summary.groups)
+            raise ValueError(
+                f"{self.summary.study} has figures for each group: groups[NAME].figure('{name}') of {names}"
+            )
         drawn = figures(self._findings)
         if name not in drawn:
             has = f"there are {', '.join(drawn)}" if drawn else "there is none yet"

@@ -204,6 +204,8 @@ def _rivals(findings: Findings) -> str:
     if rivals and not above and not level:
         largest = p_value(max(c.adjusted_p for c in rivals))
         others = "the other complete trial" if len(rivals) == 1 else f"each of the {len(rivals)} other complete trials"
+        # How a control compares the answer says.
+        others += " of the search" if findings.controls else ""
         parts.append(f"On the test queries it is better than {others} (Holm-adjusted {largest} or less).")
     return " ".join(parts)
 

@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from study import notebook
+from study import compare, notebook
+from study import list as study_list
 from study.protocol.folder import StudyFolder
 from study.protocol.summary import StudySummary, read
+from study.reporting.conclusions import caveats
 from study.reporting.formatting import best_trial, best_trials
 from study.reporting.groups import grouped, headline, overview
 from study.reporting.page import write
 from study.reporting.screen import final_text
 from study.selection import finished_trials
 from tests.unit import synthetic_groups as known
+from tests.unit import synthetic_study
 
 
 @pytest.fixture(scope="module")
@@ -101,10 +104,30 @@ def test_a_notebook_has_the_groups(folder: StudyFolder) -> None:
     assert found.groups["medium"].answer.startswith("Best k = 4: test nDCG@10 0.410")
 
 
-def test_a_study_without_groups_has_none(tmp_path: Path) -> None:
-    from tests.unit.synthetic_study import K_STUDY, write_study
+def test_studies_with_groups_are_compared_group_by_group(folder: StudyFolder, tmp_path: Path) -> None:
+    text = compare.compared(folder, folder)
+    assert [line for line in text.splitlines() if line.startswith("Answers")] == [
+        f"Answers for backbone {name}" for name in known.NORMS
+    ]
+    assert text.count("Paired  not possible: both need a best trial") == 1
+    assert text.count("Paired  ") == len(known.NORMS)
+    synthetic_study.write_study(tmp_path, synthetic_study.K_STUDY)
+    with pytest.raises(ValueError, match="A is a study of groups by backbone, B is one without groups"):
+        compare.compared(folder, StudyFolder(tmp_path))
 
-    summary = write_study(tmp_path, K_STUDY)
+
+def test_studies_with_groups_are_listed(folder: StudyFolder, capsys) -> None:
+    assert study_list.main([str(folder.path.parent)]) == 0
+    assert "mild k = 2: test nDCG@10 0.380; medium k = 4: test nDCG@10 0.410; steep k = 16" in capsys.readouterr().out
+
+
+def test_a_group_s_caveat_is_about_its_search(folder: StudyFolder, summary: StudySummary) -> None:
+    mild = grouped(folder, summary)[0].findings
+    assert "better than each of the 3 other complete trials of the search" in caveats(mild)[0]
+
+
+def test_a_study_without_groups_has_none(tmp_path: Path) -> None:
+    summary = synthetic_study.write_study(tmp_path, synthetic_study.K_STUDY)
     assert grouped(StudyFolder(tmp_path), summary) == []
     assert [trial.number for trial in best_trials(summary)] == list(summary.best)
 
