@@ -74,9 +74,8 @@ def _row(storage: StudyFolder, options: argparse.Namespace) -> tuple[str, ...]:
     metrics = DeclaredMetrics(summary.metrics)
     found = []
     for best in best_trials(summary):
-        key, group = reported(best, metric), f"{best.group} " if best.group else ""
-        value = f"{metrics.label(key)} {metrics.show(key, best.values.get(key))}"
-        found.append(f"{group}{at(best, summary.parameter)}: {value}")
+        key = reported(best, metric)
+        found.append(f"{at(best, summary.parameter)}: {metrics.label(key)} {metrics.show(key, best.values.get(key))}")
     shown = "; ".join(found)
     trials = f"{ended(summary)}/{summary.planned_trials}"
     return storage.path.name, state, trials, shown, f"{summary.updated.astimezone():%Y-%m-%d %H:%M}"

@@ -118,7 +118,9 @@ def test_studies_with_groups_are_compared_group_by_group(folder: StudyFolder, tm
 
 def test_studies_with_groups_are_listed(folder: StudyFolder, capsys) -> None:
     assert study_list.main([str(folder.path.parent)]) == 0
-    assert "mild k = 2: test nDCG@10 0.380; medium k = 4: test nDCG@10 0.410; steep k = 16" in capsys.readouterr().out
+    assert (
+        "mild, k = 2: test nDCG@10 0.380; medium, k = 4: test nDCG@10 0.410; steep, k = 16" in capsys.readouterr().out
+    )
 
 
 def test_a_group_s_caveat_is_about_its_search(folder: StudyFolder, summary: StudySummary) -> None:
