@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -127,3 +127,16 @@ def postgres() -> Iterator[Server]:
         pytest.skip("there is no PostgreSQL server here: install Debian's package `postgresql`")
     with served(found) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def prepared(empty_tracking: Path, embedded_cache: Path) -> Callable[..., None]:
+    """`prepared(storage, database)` puts there what a first launch spends seconds on: pairs, and MLflow's tables."""
+
+    def prepare(storage: Path, database: Path | None = None) -> None:
+        shutil.copytree(embedded_cache, storage / "cache")
+        if database is not None:
+            database.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(empty_tracking, database)
+
+    return prepare
