@@ -44,10 +44,11 @@ PLACEHOLDER = re.compile(r"\.\.\.|\b[A-Z][A-Z_]+\b")
 """NAME, FOLDER and other words that stand for the reader's."""
 EXECUTED = {
     "mlflow ui --backend-store-uri sqlite:///studies/mlflow.db": "test_the_tutorial_confirms_evaluates_and_shows",
+    "optuna-dashboard sqlite:///studies/splade_k_search/ledger.db": "test_optuna_dashboard_tells_collapsed_from_pruned",
     "source .venv/bin/activate": "test_an_activated_shell_has_the_commands",
 }
 """A command -> the test in `TESTS` that runs it as it is printed."""
-TESTS = "tests/integration/test_readme.py"
+TESTS = ("tests/integration/test_readme.py", "tests/integration/test_pages.py")
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,8 @@ def command_problems(command: Command) -> list[str]:
     if words[0] == "make" and len(words) > 1:
         targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
         return [f"there is no target {target}" for target in words[1:] if target not in targets]
+    if (ROOT / module / "__main__.py").exists() and module:
+        return [] if not rest else [f"{module} takes no arguments"]
     if command.needs is None and command.block:
         return ["neither executed by a test nor marked by <!-- needs: ... --> before its block"]
     if module and not command.needs and not (ROOT / f"{module.replace('.', '/')}.py").exists():
@@ -234,7 +237,7 @@ def _asked(module: str, options: object) -> list[str]:
             overrides.apply(config, {"cache": "cache"} | overrides.parse(settings))
             return []
         name = getattr(options, "name", None)
-        if name is None or PLACEHOLDER.fullmatch(name):
+        if module == "study.new" or name is None or PLACEHOLDER.fullmatch(name):
             return []
         if name.endswith(".py") and not Path(name).exists():
             name = str(ROOT / name)
@@ -244,7 +247,7 @@ def _asked(module: str, options: object) -> list[str]:
         profile, _ = spec.chosen(found, spec.find(name)[1], options.profile)  # type: ignore[attr-defined]
         if module in ("study.run", "study.submit"):
             given = overrides.parse(settings)
-            study = spec.changed(found[profile], given, request._changes(options))  # type: ignore[arg-type]
+            study = spec.changed(found[profile], given, request.changes(options))  # type: ignore[arg-type]
             check_settings(study, given)
     except ValueError as error:
         return [str(error)]
@@ -262,9 +265,9 @@ def stale() -> list[str]:
 
 def unheld() -> list[str]:
     """Entries of `EXECUTED` whose test is not there."""
-    tests = (ROOT / TESTS).read_text()
+    tests = "".join((ROOT / path).read_text() for path in TESTS)
     return [
-        f"EXECUTED: `{command}` names {name}, which {TESTS} does not have"
+        f"EXECUTED: `{command}` names {name}, which {' and '.join(TESTS)} do not have"
         for command, name in EXECUTED.items()
         if f"def {name}(" not in tests
     ]

@@ -12,6 +12,8 @@ import nbformat
 from nbclient import NotebookClient
 
 NOTEBOOK = Path(__file__).with_suffix(".ipynb")
+STILL = "import altair; altair.renderers.enable('png')"
+"""Charts as pictures: the interactive ones of a notebook fetch the program that draws them."""
 
 
 def executed(folder: Path) -> nbformat.NotebookNode:
@@ -20,7 +22,9 @@ def executed(folder: Path) -> nbformat.NotebookNode:
     Progress bars are left out, and so is what differs from one machine to the next.
     """
     notebook = nbformat.read(NOTEBOOK, as_version=4)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(STILL))
     NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+    del notebook.cells[0]
     notebook.metadata = {"kernelspec": notebook.metadata.kernelspec, "language_info": {"name": "python"}}
     for number, cell in enumerate(cell for cell in notebook.cells if cell.cell_type == "code"):
         cell.metadata, cell.execution_count = {}, number + 1

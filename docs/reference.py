@@ -239,8 +239,9 @@ def _help(action: argparse.Action) -> str:
 def metrics_page() -> str:
     lines = [
         "# Metrics", "", MADE, "",
-        "What each trainer measures, under the names that MLflow, `summary.json` and a study's objectives use. A name "
-        "without a prefix is a value on validation queries or pairs, which the search sees.", "",
+        "What each trainer measures, under the names that `summary.json` and a study's objectives use; "
+        "[MLflow](mlflow.md) has them in sections. A name without a prefix is a value on validation queries or pairs, "
+        "which the search sees.", "",
         *_table(("prefix", "what"), [
             ("`test.`", "the same on test queries or pairs, measured once, at a replicate's end, and only reported"),
             ("`untrained.`, `untrained.test.`", "of the model before its first step"),

@@ -28,6 +28,7 @@ def everything(trial):
 
 EMBEDDED = Study(
     question=QUESTION,
+    purpose="both splits with ten seeds in minutes on a CPU, with what comes with the project",
     trainer="angle",
     parameter="split",
     design="paired",
@@ -37,12 +38,15 @@ EMBEDDED = Study(
     replicates=10,
     objectives=(Objective(name="spearman"),),
     budget=Budget(trials=len(ARMS)),
+    # Measured by a run of it.
+    power=Power(items=1500, item_deviation=0.1, seed_deviation=0.0065),
 )
 
 # JSTS v1.3 and a small Japanese sentence encoder. Files at hand: --set data.train=jsts/train-v1.3.json and so on;
 # another encoder: --set backbone=NAME_OR_FOLDER.
 JSTS = Study(
     question=QUESTION,
+    purpose="both splits on Japanese JSTS with a small encoder; downloads both",
     trainer="angle",
     parameter="split",
     design="paired",
@@ -69,7 +73,14 @@ JSTS = Study(
     objectives=(Objective(name="spearman"),),
     budget=Budget(trials=len(ARMS)),
     resources=Resources(cpus_per_worker=2),
-    power=Power(items=1589, reported=0.0035, source="JSTS, ruri-v3-130m at 128, 256 and 512, Leverages' blog"),
+    # Seeds as measured on JSTS with a small encoder (docs/angle.md), items as on the embedded pairs.
+    power=Power(
+        items=1589,
+        item_deviation=0.1,
+        seed_deviation=0.0065,
+        reported=0.0035,
+        source="JSTS, ruri-v3-130m at 128, 256 and 512, Leverages' blog",
+    ),
 )
 
 STUDY = {
@@ -79,6 +90,7 @@ STUDY = {
     # The published setting. Five seeds: no exact test on them can go below p = 0.0625.
     "paper": JSTS.model_copy(
         update={
+            "purpose": "the published setting: a larger encoder, five seeds",
             "config": JSTS.config.model_copy(
                 update={"backbone": "cl-nagoya/ruri-v3-130m", "dims": (32, 64, 128, 256, 512)}
             ),
@@ -89,6 +101,7 @@ STUDY = {
     # The embedded inputs, searched: which setting is best, with lagging trials pruned.
     "search": EMBEDDED.model_copy(
         update={
+            "purpose": "split, scale, weights and learning rate searched together, with pruning, on a CPU",
             "design": "search",
             "config": EMBEDDED.config.model_copy(update={"evaluate_every": 25}),
             "space": everything,
@@ -96,6 +109,7 @@ STUDY = {
             "replicates": 1,
             "pruner": Pruner(kind="median", first_step=25),
             "budget": Budget(trials=24),
+            "power": Power(),
         }
     ),
 }

@@ -29,6 +29,7 @@ def ratios(trial):
 
 EMBEDDED = Study(
     question=QUESTION,
+    purpose="both ratios searched in minutes on a CPU, with what comes with the project",
     trainer="retromae",
     parameter="encoder_mask_ratio",
     plane=("encoder_mask_ratio", "decoder_mask_ratio"),
@@ -55,6 +56,7 @@ STUDY = {
     # A map of both ratios at fixed points, with enhanced decoding.
     "grid": EMBEDDED.model_copy(
         update={
+            "purpose": "a map of both ratios at fixed points, on a CPU",
             "space": ratios,
             "points": tuple({"encoder_mask_ratio": e, "decoder_mask_ratio": d} for e, d in RATIOS),
             "pruner": Pruner(),
@@ -65,6 +67,7 @@ STUDY = {
     # with no pre-training. The first two get as much compute: as many more steps as theirs are faster on a CPU.
     "arms": EMBEDDED.model_copy(
         update={
+            "purpose": "RetroMAE against masked-LM training of equal cost, and against none, on a CPU",
             "question": "Does RetroMAE pre-training help more than masked-LM training of equal cost, or none?",
             "parameter": "decoding",
             "plane": None,
@@ -90,6 +93,7 @@ STUDY = {
     # --set evaluation.source=FOLDER --set backbone=FOLDER_OR_NAME.
     "local": EMBEDDED.model_copy(
         update={
+            "purpose": "for texts and a collection of your own, named by --set",
             "config": Config(
                 steps=4_000,
                 evaluate_every=500,
@@ -106,6 +110,7 @@ STUDY = {
     # refuses: give both corpora as one file or data set of paragraphs by --set pretraining.text.source=...
     "paper": Study(
         question=QUESTION,
+        purpose="the published setting: Wikipedia and BookCorpus, then MS MARCO",
         trainer="retromae",
         parameter="encoder_mask_ratio",
         plane=("encoder_mask_ratio", "decoder_mask_ratio"),

@@ -36,6 +36,7 @@ def space_of_backbones(trial):
 
 EMBEDDED = Study(
     question=QUESTION,
+    purpose="the curve over k in minutes on a CPU, with what comes with the project",
     trainer="splade",
     parameter="k",
     config=Config(steps=100, evaluate_every=50, checkpoint_every=50),
@@ -43,6 +44,8 @@ EMBEDDED = Study(
     points=tuple({"k": k} for k in GRID),
     objectives=(Objective(name="ndcg_at_10"),),
     budget=Budget(trials=len(GRID)),
+    # Measured by a first run of it; one seed cannot tell how much seeds differ.
+    power=Power(items=600, item_deviation=0.25),
 )
 
 STUDY = {
@@ -51,6 +54,7 @@ STUDY = {
     # The same inputs, searched: k and the learning rate together, lagging trials pruned.
     "search": EMBEDDED.model_copy(
         update={
+            "purpose": "k and the learning rate searched together, with pruning, on a CPU",
             "space": space_with_rate,
             "points": (),
             "pruner": Pruner(kind="median", first_step=50),
@@ -62,6 +66,7 @@ STUDY = {
     # The suites are for afterwards: python -m study.evaluate splade_k_search --suite beir13
     "paper": Study(
         question=QUESTION,
+        purpose="the published setting: seven backbones on MS MARCO",
         trainer="splade",
         parameter="k",
         config=Config(

@@ -47,7 +47,7 @@ def patience(url: str) -> dict[str, object]:
     if sqlalchemy.make_url(url).drivername in ("postgresql+psycopg2", "postgresql+psycopg"):
         return {"connect_timeout": 5, "tcp_user_timeout": 10_000, "keepalives_idle": 5, "keepalives_interval": 2,
                 "keepalives_count": 3}  # fmt: skip
-    return {"timeout": 20.0} if sqlalchemy.make_url(url).drivername == "sqlite" else {}
+    return {"timeout": 5.0} if sqlalchemy.make_url(url).drivername == "sqlite" else {}
 
 
 def kind_of(path: Path) -> str:

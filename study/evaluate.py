@@ -30,7 +30,7 @@ from study.suites.suites import resolve
 from study.terminal import View, keep_screen, listen
 from study.tracking.uri_check import check_uri
 from study.uris import absolute_uri, redacted
-from trainables.arguments import parsed
+from trainables.arguments import command, parsed
 from trainables.errors import FAILED, FINISHED, INTERRUPTED, WRONG, failure, told
 from trainables.evaluation.suites import SUITES
 from trainables.places import typed
@@ -38,10 +38,11 @@ from trainables.places import typed
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m study.evaluate",
-        description="Measure finished trials on whole collections, or carry on where that was interrupted.",
-    )
+    parser = command(
+        "study.evaluate", "Measure finished trials on whole collections, or carry on where that was interrupted.",
+        "splade_k_search --suite nanobeir --trials best",
+        "my_study.py --suite my_collection --trials 0,3",
+    )  # fmt: skip
     parser.add_argument("name", metavar="NAME", help="a study of search_spaces/, or the path of a .py file")
     parser.add_argument(
         "--suite", required=True, metavar="SUITE", help=f"{', '.join(SUITES)}, or a folder in BEIR layout"
@@ -164,11 +165,10 @@ def _record(
         return
     from study.tracking.suite_results import record
 
-    measured_at = {one.trial: one.time for one in results}
     tables = (page, page.with_suffix(".json"))
     try:
         check_uri(uri)
-        record(uri, run_id, runs, suite, tabled(results), measured_at, tables)
+        record(uri, run_id, runs, suite, tabled(results), tables)
     except Exception as error:
         screen.say(f"not recorded in MLflow: {redacted(told(error, 300))}; the same command tries again")
 

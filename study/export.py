@@ -9,24 +9,26 @@ from __future__ import annotations
 import argparse
 import sys
 
+from study.protocol.summary import read
 from study.reporting.exported_model import check_free, write
 from study.reporting.formatting import at
 from study.reporting.results import Findings
 from study.selection import finished_trials, name_a_study, named
 from study.terminal import View
 from trainables import card
-from trainables.arguments import parsed
+from trainables.arguments import command, parsed
 from trainables.errors import FINISHED, WRONG, told
 from trainables.places import typed
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m study.export",
-        description="Copy a finished model of a study into a folder that sentence-transformers opens, with its card.",
-        epilog="python -m study.export splade_k_search models/splade",
-    )
+    parser = command(
+        "study.export",
+        "Copy a finished model of a study into a folder that sentence-transformers opens, with its card.",
+        "splade_k_search models/splade",
+        "splade_k_search models/splade --trial 4 --onnx",
+    )  # fmt: skip
     name_a_study(parser)
     parser.add_argument("folder", type=typed, metavar="FOLDER", help="where the model goes; new, or empty")
     parser.add_argument("--trial", default="best", metavar="best|N", help="which trial (default: best)")
@@ -49,9 +51,12 @@ def main(arguments: list[str] | None = None) -> int:
 
             onnx_export.check()
         check_free(options.folder)
-        findings = Findings(named(options))
+        storage = named(options)
+        summary = read(storage.summary)
+        trial = finished_trials(summary, "--trial", options.trial, several=False)[0]
+        group = next((group for group in summary.groups if group.name == trial.group), None)
+        findings = Findings(storage, summary if group is None else summary.alone(group))
         # Of a Pareto front the one that is best in the first objective.
-        trial = finished_trials(findings.summary, "--trial", options.trial, several=False)[0]
         if options.trial == "best" and findings.best is not None:
             trial = findings.best
         has_card = write(findings, trial, options.replicate, options.folder, onnx=options.onnx)

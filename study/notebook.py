@@ -15,15 +15,17 @@ from study.profiles import STUDIES
 from study.protocol.folder import StudyFolder
 from study.protocol.states import TrialState
 from study.protocol.summary import TrialSummary, read
-from study.reporting.conclusions import accounts, answer
+from study.reporting.conclusions import answer
 from study.reporting.exported_model import local
-from study.reporting.formatting import at, best_trial, no_result
+from study.reporting.formatting import at, best_trial, cost, counts, no_result
+from study.reporting.groups import grouped, headline
 from study.reporting.results import Findings
 from trainables import card, overrides, trainers
 from trainables.places import absolute
 from trainables.training_record import TrainingRecord
 
 if TYPE_CHECKING:
+    import altair as alt
     import pandas as pd
     from sentence_transformers import SentenceTransformer, SparseEncoder
 
@@ -40,21 +42,35 @@ class RecordedStudy:
     def __init__(self, folder: str | PathLike[str]) -> None:
         """ValueError with the nearest studies where the folder is none."""
         path = absolute(str(folder), Path.cwd())
-        self._storage = StudyFolder(path)
-        if not self._storage.summary.exists():
+        self._folder = StudyFolder(path)
+        if not self._folder.summary.exists():
             raise ValueError(_no_study(path))
         self.folder = path
         """Where the study is."""
-        self.summary = read(self._storage.summary)
+        self.summary = read(self._folder.summary)
         """The whole of `summary.json`: a `study.protocol.summary.StudySummary`."""
 
     def __repr__(self) -> str:
-        return f"{self.summary.study}: {self.answer}\n{accounts(self._findings)}"
+        spent = cost(self.summary.worker_seconds, self.summary.gpu_hours)
+        return f"{self.summary.study}: {self.answer}\n{counts(self.summary)}. {spent}."
 
     @property
     def answer(self) -> str:
         """What the study has found, in one or two sentences, as the report begins."""
+        if self.summary.groups:
+            return headline(self.summary.group or "", grouped(self._folder, self.summary))
         return answer(self._findings)
+
+    @cached_property
+    def groups(self) -> dict[str, RecordedStudy]:
+        """Name of each group -> the study as if it had this group only; {} for a study without groups.
+
+        `curves` and `per_query` of each have the figures of all trials.
+        """
+        found = {group.name: RecordedStudy(self.folder) for group in self.summary.groups}
+        for group in self.summary.groups:
+            found[group.name].summary = self.summary.alone(group)
+        return found
 
     @cached_property
     def trials(self) -> pd.DataFrame:
@@ -75,25 +91,46 @@ class RecordedStudy:
         """One row per replicate, step and metric: signals of training (`train.loss`) and evaluations."""
         from study.reporting import frames
 
-        return frames.curves(self._storage)
+        return frames.curves(self._folder)
 
     @cached_property
     def per_query(self) -> pd.DataFrame:
         """One row per finished replicate, split, metric and query or pair."""
         from study.reporting import frames
 
-        return frames.per_query(self._storage)
+        return frames.per_query(self._folder)
+
+    def figure(self, name: str) -> alt.LayerChart:
+        """A figure of the report as an Altair chart, which a notebook shows: `curve`, `pareto`, `validation_curve`, ...
+
+        Raises ValueError with the names of the figures that the study has.
+        """
+        from study.reporting.figures import figures
+
+        if self.summary.groups:
+            names = ", ".join(group.name for group in self.summary.groups)
+            raise ValueError(
+                f"{self.summary.study} has figures for each group: groups[NAME].figure('{name}') of {names}"
+            )
+        drawn = figures(self._findings)
+        if name not in drawn:
+            has = f"there are {', '.join(drawn)}" if drawn else "there is none yet"
+            raise ValueError(f"{self.summary.study} has no figure '{name}'; {has}")
+        return drawn[name]
 
     @property
     def best(self) -> RecordedTrial:
         """The best finished trial, with several objectives the best one in the first of them.
 
-        Raises ValueError that says why there is none.
+        Raises ValueError that says why there is none; in a study with groups each of them has its own.
         """
+        if self.summary.groups:
+            names = ", ".join(group.name for group in self.summary.groups)
+            raise ValueError(f"{self.summary.study} has a best trial for each group: groups[NAME].best of {names}")
         found = best_trial(self.summary)
         if found is None:
             raise ValueError(f"{self.summary.study} has no best trial. {no_result(self.summary)}")
-        return RecordedTrial(self._storage, found, self.summary.parameter)
+        return RecordedTrial(self._folder, found, self.summary.parameter)
 
     def trial(self, number: int) -> RecordedTrial:
         """The trial of that number; ValueError where there is none."""
@@ -101,18 +138,18 @@ class RecordedStudy:
         if found is None:
             has = f"there are 0 to {len(self.summary.trials) - 1}" if self.summary.trials else "there is none yet"
             raise ValueError(f"{self.summary.study} has no trial {number}; {has}")
-        return RecordedTrial(self._storage, found, self.summary.parameter)
+        return RecordedTrial(self._folder, found, self.summary.parameter)
 
     @cached_property
     def _findings(self) -> Findings:
-        return Findings(self._storage)
+        return Findings(self._folder, self.summary)
 
 
 class RecordedTrial:
     """One parameter set of a study, and the models that its replicates have left."""
 
     def __init__(self, storage: StudyFolder, summary: TrialSummary, parameter: str) -> None:
-        self._storage = storage
+        self._folder = storage
         self._parameter = parameter
         self.summary = summary
         """All that `summary.json` has of it: a `study.protocol.summary.TrialSummary`."""
@@ -143,7 +180,7 @@ class RecordedTrial:
         """
         if self.summary.state != TrialState.COMPLETE:
             raise ValueError(f"trial {self.number} is {self.summary.state}: only a complete trial has a model")
-        return local(self._storage, self.summary, replicate)
+        return local(self._folder, self.summary, replicate)
 
     def model(self, replicate: int = 0) -> SentenceTransformer | SparseEncoder:
         """A replicate's model as sentence-transformers opens it: with the lengths, prefixes and similarity of training.
@@ -183,10 +220,12 @@ class RecordedTrial:
 def _no_study(folder: Path) -> str:
     """Why the folder is no study's, with the studies that may be meant."""
     if folder.is_file():
-        own = f", such as {folder.parent}" if (folder.parent / "summary.json").exists() else ""
+        own = f", such as {folder.parent}" if StudyFolder(folder.parent).summary.exists() else ""
         return f"{folder} is a file; a study's folder is needed{own}"
-    what = "is no study's folder: it has no summary.json" if folder.is_dir() else "does not exist"
+    what = (
+        f"is no study's folder: it has no {StudyFolder(folder).summary.name}" if folder.is_dir() else "does not exist"
+    )
     around = (folder, folder / STUDIES, folder.parent, STUDIES.absolute())
-    there = {path.parent.name: path.parent for above in around for path in sorted(above.glob("*/summary.json"))}
+    there = {one.path.name: one.path for above in around for one in StudyFolder.within(above)}
     near = difflib.get_close_matches(folder.name, there, n=3) or list(there)[:3]
     return f"{folder} {what}" + (f"; nearest: {', '.join(str(there[name]) for name in near)}" if near else "")

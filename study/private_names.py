@@ -67,6 +67,10 @@ NAMES = (
             "a worker asks whether its node is about to go"),
     Private("ray.train.v2._internal.execution.preemption", "PreemptionContext.preemption_info", (),
             "a worker asks whether its node is about to go"),
+    Private("ray.train.v2._internal.exceptions", "WorkerGroupStartupTimeoutError", (),
+            "a gang that found no room is no failed one"),
+    Private("ray._private.state", "state.available_resources_per_node", (),
+            "what others hold on a shared cluster is no room for trials"),
     Private("ray.job_submission", "JobSubmissionClient._do_request", ("self", "method", "endpoint"),
             "requests of `study.submit` end when the server does not answer"),
     Private("ray.job_submission", "JobSubmissionClient._raise_error", ("self", "r"),
@@ -87,6 +91,20 @@ def draining_nodes() -> Mapping[str, int]:
     from ray._private.state import state
 
     return state.get_draining_nodes()
+
+
+def free_resources() -> Mapping[str, Mapping[str, float]]:
+    """Id of each node -> what of its resources nobody holds just now."""
+    from ray._private.state import state
+
+    return state.available_resources_per_node()
+
+
+def gang_lacked_room(failure: Exception) -> bool:
+    """Whether a gang of Ray Train did not start because the cluster had no room for it for as long as Train waits."""
+    from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError
+
+    return isinstance(failure, WorkerGroupStartupTimeoutError)
 
 
 def use_token() -> None:
@@ -192,6 +210,11 @@ def storage_of(study: Any) -> Any:
 def storage_id(trial: Any) -> int:
     """The id in its database of an Optuna trial; its number is another one."""
     return trial._trial_id
+
+
+def show_constraint(trial: Any, value: float) -> None:
+    """Store a constraint of an Optuna trial as optuna-dashboard reads it: as a list, which Optuna itself once wrote."""
+    trial.storage.set_trial_system_attr(trial._trial_id, "constraints", [value])
 
 
 def holds(distribution: Any, value: Any) -> bool:

@@ -12,13 +12,17 @@ import sys
 from study.reporting import page
 from study.selection import name_a_study, named
 from study.terminal import View
-from trainables.arguments import parsed
+from trainables.arguments import command, parsed
 from trainables.errors import FINISHED, WRONG, told
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m study.report", description="Write the report of a study.")
+    parser = command(
+        "study.report", "Write the report of a study.",
+        "splade_k_search",
+        "my_study.py --storage /shared/studies/mine",
+    )  # fmt: skip
     name_a_study(parser)
     return parser
 

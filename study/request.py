@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,15 +14,19 @@ from study import profiles, spec
 from study.ledger import inputs
 from study.ledger.space import check_settings, explore
 from trainables import overrides
+from trainables.arguments import command
 from trainables.places import typed
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line; `study.submit` takes the same arguments."""
-    parser = argparse.ArgumentParser(
-        prog="python -m study.run",
-        description="Run a study, or carry on one that was interrupted: the same command does both.",
-    )
+    parser = command(
+        "study.run", "Run a study, or carry on one that was interrupted: the same command does both.",
+        "--list",
+        "splade_k_search --dry-run",
+        "splade_k_search --trials 20 --set optimiser.lr=2e-3",
+        "my_study.py --profile again --notify https://example.org/hook",
+    )  # fmt: skip
     parser.add_argument("name", nargs="?", metavar="NAME", help="a study of search_spaces/, or the path of a .py file")
     parser.add_argument("--list", action="store_true", help="list the studies and their profiles")
     parser.add_argument("--profile", help="variant of the study (default: embedded)")
@@ -47,8 +53,17 @@ def parser() -> argparse.ArgumentParser:
         "--tracking-uri", metavar="URI",
         help="MLflow (default: $MLFLOW_TRACKING_URI, else studies/mlflow.db; with --address beside --storage)",
     )  # fmt: skip
+    parser.add_argument(
+        "--label", metavar="TEXT", help="the study's run in MLflow (default: NAME and the end of its id)"
+    )
+    parser.add_argument("--system-metrics", action="store_true", help="record CPU and memory of trials in MLflow, too")
+    parser.add_argument("--register", metavar="NAME", help="register the best model in MLflow under this name")
     parser.add_argument("--address", metavar="ADDR", help="Ray cluster (default: one on this machine)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a config value")
+    parser.add_argument(
+        "--notify", metavar="COMMAND_OR_URL",
+        help="tell of the study's end, its failure and each new best trial (default: $STUDY_NOTIFY)",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, metavar="N", help="seed of the sampler and of the first replicate")
     parser.add_argument("--fresh", action="store_true", help="begin anew and keep the old study beside it")
     parser.add_argument("--retry-failed", action="store_true", help="run failed trials once more")
@@ -89,7 +104,10 @@ def requested(options: argparse.Namespace, elsewhere: bool = False) -> Requested
     settings = overrides.parse(options.set)
     if "cache" in settings:
         raise ValueError("--set cache: a study keeps its cache in its own folder; name that one with --storage")
-    study = spec.changed(found[profile], settings, _changes(options))
+    try:
+        study = spec.changed(found[profile], settings, changes(options))
+    except ValueError as error:
+        raise ValueError(_by_options(str(error), _own_changes(options))) from None
     check_settings(study, settings)
     if elsewhere:
         inputs.check_elsewhere(study, explore(study), settings)
@@ -104,20 +122,34 @@ def resource_changes(given: list[str]) -> dict[str, Any]:
     return {f"resources.{key}": value for key, value in overrides.parse(given, "--resources").items()}
 
 
-def _changes(options: argparse.Namespace) -> dict[str, Any]:
-    """Options that change the study itself, as dotted keys of `Study`."""
-    given = {
-        "budget.trials": options.trials,
-        "budget.gpu_hours": options.budget_gpu_hours,
-        "resources.concurrency": options.concurrency,
-        "resources.max_nodes": options.max_nodes,
-        "resources.workers": options.workers_per_trial,
-        "seed": options.seed,
-    }
-    known = {f"power.{key}": value for key, value in overrides.parse(options.power, "--power").items()}
-    return (
-        resource_changes(options.resources) | known | {key: value for key, value in given.items() if value is not None}
-    )
+def changes(options: argparse.Namespace) -> dict[str, Any]:
+    """What the options change of the study itself, as dotted keys of `Study`."""
+    power = {f"power.{key}": value for key, value in overrides.parse(options.power, "--power").items()}
+    return resource_changes(options.resources) | power | _own_changes(options)
+
+
+CHANGES = {
+    "budget.trials": "--trials",
+    "budget.gpu_hours": "--budget-gpu-hours",
+    "resources.concurrency": "--concurrency",
+    "resources.max_nodes": "--max-nodes",
+    "resources.workers": "--workers-per-trial",
+    "seed": "--seed",
+}
+"""Dotted key of `Study` -> the option that changes it."""
+
+
+def _by_options(message: str, keys: Iterable[str]) -> str:
+    """What is wrong with a changed study, with their options for these keys."""
+    for key in keys:
+        message = re.sub(rf"(?<![\w.]){re.escape(key)}=", f"{CHANGES[key]} ", message)
+    return message
+
+
+def _own_changes(options: argparse.Namespace) -> dict[str, Any]:
+    """What options that are for one key alone change."""
+    given = {key: getattr(options, option.removeprefix("--").replace("-", "_")) for key, option in CHANGES.items()}
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def unused(address: str | None) -> list[str]:
@@ -128,8 +160,18 @@ def unused(address: str | None) -> list[str]:
 
 
 def listing() -> str:
+    """The studies that come with the project, what each asks, and what each of their profiles is for."""
     lines = []
     for name, path in spec.available().items():
         found = spec.profiles(path)
-        lines.append(f"{name}  ({', '.join(found)})\n    {next(iter(found.values())).question}")
+        _, default = spec.chosen(found, path, None)
+        lines += [name, f"    {found[default].question}"]
+        width = max(map(len, found))
+        lines += [f"    {profile:<{width}}  {_purpose(study, profile == default)}" for profile, study in found.items()]
     return "\n".join(lines)
+
+
+def _purpose(study: spec.Study, default: bool) -> str:
+    steps = f"{study.budget.trials * len(study.groups)} trials of {study.replicates * study.config.total_steps:,} steps"
+    gpus = ", on GPUs" if study.resources.gpus_per_worker else ""
+    return "; ".join(filter(None, ("the default" if default else "", study.purpose, steps + gpus)))

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,14 +27,18 @@ from study.ledger.launch_options import LaunchOptions
 from study.ledger.lock import Held, Lock
 from study.ledger.on_record import OnRecord, on_record
 from study.ledger.space import explore
+from study.notify import VARIABLE, Notifier
+from study.notify import check as check_target
 from study.planning import cards, provenance
 from study.planning.plan import plan
 from study.protocol.destinations import Destinations, shared_tracking
 from study.protocol.folder import StudyFolder
+from study.protocol.messages import Conclusion
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import StudySummary, read
-from study.reporting.screen import Display, final_text
+from study.reporting.screen import Display, final_text, result
 from study.terminal import View, forget, keep_screen, listen
+from study.tracking.model_process import loadable
 from study.tracking.probe import run_tags
 from study.tracking.uri_check import check_uri
 from study.uris import DEFAULT_TRACKING, absolute_uri, redacted, sqlite_path
@@ -42,6 +46,7 @@ from trainables.arguments import parsed
 from trainables.errors import FAILED, FINISHED, INTERRUPTED, WRONG, failure, told
 from trainables.object_store import check_uri as check_store
 from trainables.object_store import fetched
+from trainables.patience import answer
 
 EXIT_CODES = {
     StudyStatus.FINISHED: FINISHED, StudyStatus.FAILED: FAILED, StudyStatus.INTERRUPTED: INTERRUPTED,
@@ -51,6 +56,8 @@ SAME_SIGNAL_S = 0.3
 """A second signal counts from here on."""
 MLFLOW_WAIT_S = 60.0
 """How long the end of a study waits for the tracking store; what is left is sent by the next launch."""
+SCREEN_PACE = 20
+"""Times that a summary took are waited before the next one is asked for."""
 FETCH_WAIT_S = 60.0
 """How long the end of a study waits for an object store that has its best model."""
 
@@ -81,6 +88,9 @@ def main(arguments: list[str] | None = None) -> int:
 def run(options: argparse.Namespace) -> int:
     """Check the request, then run the study; raises ValueError or Held for a request that cannot be met."""
     home.provide()
+    if options.fresh and int(os.environ.get("SLURM_RESTART_COUNT", "0")):
+        print("--fresh was for the first start of this Slurm job; started again, it carries on", file=sys.stderr)
+        options.fresh = False
     launch = _launch(options)
     if options.dry_run:
         print(_plan(launch, options), flush=True)
@@ -132,6 +142,9 @@ def _launch(options: argparse.Namespace) -> Launch:
     if not options.fresh:
         name = profiles.name_in(folder, asked.file.stem, name, asked.profile)
     ledger = _ledger(options, name)
+    target = options.notify or os.environ.get(VARIABLE)
+    if target:
+        check_target(target)
     given = options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
     tracking = absolute_uri(given or (DEFAULT_TRACKING if options.address is None else shared_tracking(storage)))
     destinations = Destinations(storage, ledger, tracking, options.checkpoints)
@@ -193,7 +206,7 @@ def _complete(launch: Launch, options: argparse.Namespace) -> StudySummary | Non
     """The summary of a study that has nothing left to run or to send; else None."""
     outlook = launch.found.outlook
     retries = options.retry_failed and outlook.states.get(TrialState.FAILED, 0)
-    if not outlook.idle or retries or launch.found.inputs.moves:
+    if not outlook.idle or retries or launch.found.inputs.moves or options.register:
         return None
     summary = _summary(launch.storage)
     if summary is None or summary.status != StudyStatus.FINISHED or summary.tracking.pending:
@@ -214,6 +227,30 @@ def _make_way(launch: Launch, options: argparse.Namespace, lock: Lock) -> Lock:
     return lock
 
 
+class Notices:
+    """What `--notify` is told of a study."""
+
+    def __init__(self, target: str | None, study: str, say: Callable[[str], None]) -> None:
+        """Without a target nobody is told anything."""
+        self.study = study
+        self.best: tuple[int, ...] | None = None
+        self.notifier = Notifier(target, say) if target else None
+
+    def tell(self, event: str, message: str) -> None:
+        if self.notifier is not None:
+            self.notifier.send(event, self.study, message)
+
+    def update(self, summary: StudySummary) -> None:
+        """Tell of a best trial that is not that of the summary before."""
+        if self.best is not None and summary.best and summary.best != self.best:
+            self.tell("best", result(summary))
+        self.best = summary.best
+
+    def close(self) -> None:
+        if self.notifier is not None:
+            self.notifier.close()
+
+
 class Session:
     """One launch of a study on this terminal."""
 
@@ -228,6 +265,7 @@ class Session:
         self.begun = False
         """Whether the ledger is open: from then on nothing is the request's fault."""
         self.failure: BaseException | None = None
+        self.next_look = -math.inf
 
     def run(self) -> int:
         out, err = keep_screen(self.storage.driver_log)
@@ -237,6 +275,7 @@ class Session:
         display.message(f"{self.name}: checking the inputs, starting Ray; files in {_short(self.storage.path)}")
         for line in request.unused(self.options.address):
             display.message(line)
+        self.notices = Notices(self.options.notify or os.environ.get(VARIABLE), self.name, display.message)
         # The inputs are read on one core while Ray is imported and started on the other.
         check = InputCheck(self.study, self.storage)
         try:
@@ -273,30 +312,37 @@ class Session:
                 print(f"error: {told(error)}", file=err, flush=True)
                 return WRONG
             traceback.print_exc()
-            print(f"error: the study failed: {failure(error, self.storage.logs)}", file=err, flush=True)
+            said = f"the study failed: {failure(error, self.storage.logs)}"
+            print(f"error: {said}", file=err, flush=True)
+            self.notices.tell("failed", said)
             return FAILED
         finally:
             check.stop()
             if self.engine is not None:
                 self.engine.stop()
+            self.notices.close()
 
     def _conduct(self, engine: Any, found: Any, contents: Any, display: Display, out: View) -> int:
         import ray
 
         options = LaunchOptions(
-            tags=provenance.tags() | {"command": provenance.command()},
+            tags=provenance.tags()
+            | provenance.source(spec.find(self.options.name)[1], self.options.notify)
+            | {"cluster": engine.cluster},
             retry_failed=self.options.retry_failed,
             moves=self.before.moves,
+            label=self.options.label,
+            system_metrics=self.options.system_metrics,
         )
         known = moved.as_begun(self.study, self.before)
         actor = engine.open_ledger(self.name, self.profile, known, self.destinations, options)
         self.begun = True
         for note in found["notes"]:
             display.message(note)
-        predecessor = ray.get(actor.predecessor.remote())
+        predecessor = answer(actor.predecessor.remote)
         if predecessor:
             display.message(f"{self.name}: {predecessor}")
-        ray.get(actor.prepared.remote(found["facts"], found["baselines"], contents))
+        answer(lambda: actor.prepared.remote(found["facts"], found["baselines"], contents))
         fitting = threading.Thread(target=self._fit, args=(engine,), daemon=True)
         # A signal that came during the start: no trial is handed out any more.
         self._heed(actor, display)
@@ -306,9 +352,16 @@ class Session:
             self._heed(actor, display)
         if self.failure is not None:
             raise self.failure
-        ray.get(actor.conclude.remote())
+        answer(actor.conclude.remote)
         lost = ray.get(actor.lost.remote())
-        artifacts = self._artifacts(display)
+        artifacts, verdict = self._reported(display)
+        best = self._best(display)
+        models = [(number, self.storage.inside(folder)) for number, folder in best.items() if loadable(folder)]
+        if self.options.register and not models:
+            display.message(f"--register {self.options.register}: there is no model that sentence-transformers opens")
+        report = "/".join(reversed(artifacts[0])) if artifacts else None
+        artifacts += [(self.storage.inside(folder), "best") for folder in best.values() if not loadable(folder)]
+        ray.get(actor.found.remote(Conclusion(verdict, report, tuple(models), self.options.register)))
         complete = ray.get(actor.close.remote(artifacts, MLFLOW_WAIT_S))
         summary = read(self.storage.summary)
         if not complete:
@@ -316,6 +369,7 @@ class Session:
             when = f" ({waits}); when it takes records again," if waits else ";"
             display.message(f"{place} does not have everything yet{when} the same command sends the rest")
         display.close(summary, self.storage)
+        self.notices.tell(summary.status, f"{summary.status}. {result(summary)}")
         if summary.status == StudyStatus.INTERRUPTED:
             display.message(f"{lost or 'interrupted'}; the same command carries on")
         elif summary.status == StudyStatus.FAILED:
@@ -332,7 +386,16 @@ class Session:
             self.told = True
             ray.get(actor.halt.remote(f"stopped by {self.signalled}"))
             display.message("interrupted: trials stop at their next step; once more to stop at once")
-        display.update(ray.get(actor.summary.remote()))
+        for notice in ray.get(actor.notices.remote()):
+            display.message(notice)
+        began = time.monotonic()
+        if began < self.next_look:
+            return
+        summary = ray.get(actor.summary.remote())
+        display.update(summary)
+        self.notices.update(summary)
+        # A long study's summary takes a while to make: the screen takes a small share of the ledger's time.
+        self.next_look = began + SCREEN_PACE * (time.monotonic() - began)
 
     def _fit(self, engine: Any) -> None:
         try:
@@ -341,25 +404,30 @@ class Session:
             # Raised again by the main thread, which waits for this one.
             self.failure = error
 
-    def _artifacts(self, display: Display) -> list[tuple[str, str]]:
-        """Write the report; what goes on the parent run, as paths in the folder: report, plots and the best model."""
+    def _reported(self, display: Display) -> tuple[list[tuple[str, str]], str | None]:
+        """Write the report: (path in the folder, place on the study's run) of its files, and the answer in words."""
         from study.reporting import page
 
-        found = []
         try:
             written = page.write(self.storage)
-            found += [(path.name, "report") for path in (written, *self.storage.figures())]
+            files = [(path.name, "report") for path in (written, *self.storage.figures())]
+            return files, page.answer_of(self.storage)
         except (ValueError, OSError) as error:
             display.message(f"the report is not written: {told(error)}")
-        summary = read(self.storage.summary)
-        for number in summary.best[:1]:
+            return [], None
+
+    def _best(self, display: Display) -> dict[int, Path]:
+        """Trial -> folder of its finished model, copied here where an object store has it: the best one, or that of
+        each group."""
+        summary, found = read(self.storage.summary), {}
+        bests = [group.best for group in summary.groups] if summary.groups else [summary.best]
+        for number in (best[0] for best in bests if best):
             checkpoint = summary.trials[number].checkpoint
             if checkpoint is None:
                 continue
             try:
                 place = self.storage.resolved(checkpoint)
-                best = fetched(place, self.storage.best(number), FETCH_WAIT_S)
-                found.append((self.storage.inside(best), "best"))
+                found[number] = Path(fetched(place, self.storage.best(number), FETCH_WAIT_S))
             except OSError as error:
                 display.message(f"the best model is not copied to MLflow: {error}")
         return found

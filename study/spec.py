@@ -145,10 +145,10 @@ class Power(Section):
     items: Annotated[int, Field(ge=2)] | None = None
     """Test queries or pairs that every trial is measured on."""
     item_deviation: PositiveFinite | None = None
-    """Standard deviation between these of the difference of two trials of one seed; of a correlation, that of its
-    jackknife pseudo-values."""
+    """Standard deviation between these of the difference of two trials, each the mean over its seeds; of a correlation,
+    that of its jackknife pseudo-values."""
     seed_deviation: NonNegativeFinite | None = None
-    """Standard deviation between seeds of the difference of two trials in the objective, on items without end."""
+    """Standard deviation between seeds of the difference of two trials in the objective, on these items."""
     reported: PositiveFinite | None = None
     """A difference in the objective that the literature reports."""
     source: str = ""
@@ -172,6 +172,8 @@ class Study(Section):
 
     question: str
     """What the study is to answer, for people."""
+    purpose: str = ""
+    """What this profile is for, beside the others of its file; `--list` shows it."""
     trainer: str
     """A package of `trainables/`, such as `splade`, or the dotted name of a package of your own."""
     config: SerializeAsAny[TrainerConfig]

@@ -34,6 +34,9 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m study.submit",
         description="Run a study on a Ray cluster, or carry on an interrupted one: the same command does both.",
         parents=[request.parser()],
+        epilog="examples:\n  python -m study.submit splade_k_search --address http://HEAD:8265 --storage /shared/k\n"
+        "  python -m study.submit --address http://HEAD:8265 --status ID",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
         conflict_handler="resolve",
     )

@@ -77,13 +77,19 @@ def listen(heard: Callable[[int, Any], None]) -> None:
             signal.signal(number, heard)
 
 
-@contextmanager
-def children_without_hang_up() -> Iterator[None]:
-    """Processes that are started in the block are never told that the terminal was closed; this one is, at its end.
+OURS = {signal.SIGHUP, signal.SIGTERM}
+"""Signals that only the process of the command hears, which stops what it has started in order."""
 
-    Ray's own share the terminal, and would die of what stops a study in an orderly way.
+
+@contextmanager
+def deaf_children() -> Iterator[None]:
+    """Processes that are started in the block, and theirs, never hear `OURS`; this one does, at its end.
+
+    Ray's own would die at once of a terminal that is closed, and of the SIGTERM that `timeout`, Slurm and container
+    runtimes send to every process of a job: a study could then neither write its checkpoints nor say how it ended.
+    Only SIGKILL ends them.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, OURS)
     try:
         yield
     finally:

@@ -37,6 +37,10 @@ def anonymous(uri: str) -> str:
     return re.sub(r"://[^/?#]*@", "://***@", redacted(uri))
 
 
+VIEWER = "http://127.0.0.1:5000"
+"""Where `mlflow ui` shows a store, unless it is told otherwise."""
+
+
 def viewer(uri: str) -> str:
     """Where recorded runs can be looked at: the server's address, or the command that shows a store.
 
@@ -44,7 +48,23 @@ def viewer(uri: str) -> str:
     'mlflow ui --backend-store-uri sqlite:///studies/mlflow.db'
     """
     shown = anonymous(uri)
-    return shown if uri.startswith(("http://", "https://")) else f"mlflow ui --backend-store-uri {shlex.quote(shown)}"
+    return shown if _served(uri) else f"mlflow ui --backend-store-uri {shlex.quote(shown)}"
+
+
+def runs_page(uri: str, page: str | None) -> str:
+    """The address of the page with a study's runs, on its server or on the viewer of its store.
+
+    `page` is what stands behind the address of either; None is their first page.
+
+    >>> runs_page("http://me:secret@host:5000/", "#/experiments/1/runs"), runs_page("sqlite:///mlflow.db", None)
+    ('http://***@host:5000/#/experiments/1/runs', 'http://127.0.0.1:5000')
+    """
+    place = anonymous(uri).rstrip("/") if _served(uri) else VIEWER
+    return f"{place}/{page}" if page else place
+
+
+def _served(uri: str) -> bool:
+    return uri.startswith(("http://", "https://"))
 
 
 def check_quoted(uri: str) -> None:

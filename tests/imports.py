@@ -59,7 +59,10 @@ def layers(graph: Graph) -> list[list[str]]:
     return found
 
 
-COMMANDS = ("run", "submit", "evaluate", "report", "export", "notebook")
+COMMANDS = (
+    "__main__", "run", "submit", "evaluate", "report", "export", "status", "watch", "list", "compare", "remove", "new",
+    "notebook",
+)  # fmt: skip
 """The command lines, and what `study.open` gives: they import all rooms, and nobody but `study` itself imports them."""
 MAY_IMPORT = {
     "ground": (),
@@ -75,13 +78,14 @@ MAY_IMPORT = {
     "reporting": ("ground", "stats", "protocol"),
 }
 """Room of study/ -> the rooms that it may import beside its own; `ground` and `request` are files, not folders."""
-GROUND = ("confirmation", "databases", "home", "private_names", "spec", "terminal", "uris", "values")
+GROUND = ("confirmation", "databases", "home", "notify", "private_names", "spec", "terminal", "uris", "values")
 REQUEST = ("profiles", "request", "selection")
 
 LIBRARIES = {
     "Ray": {
         "study/engine/executor.py",
         "study/engine/gang.py",
+        "study/engine/lost_gangs.py",
         "study/engine/trial.py",
         "study/private_names.py",
         "study/run.py",
@@ -89,6 +93,7 @@ LIBRARIES = {
         "study/submit.py",
         "study/suites/worker_pool.py",
         "trainables/context.py",
+        "trainables/patience.py",
     },
     "Optuna": {
         "study/ledger/groups.py",
@@ -100,7 +105,11 @@ LIBRARIES = {
         "study/ledger/trials.py",
         "study/ledger/variants.py",
     },
-    "MLflow": {"study/tracking/mlflow_runs.py", "study/tracking/suite_results.py"},
+    "MLflow": {
+        "study/tracking/keep_model.py",
+        "study/tracking/loadable.py",
+        "study/tracking/mlflow_runs.py",
+    },
 }
 """What few modules import, and all of these."""
 

@@ -16,7 +16,7 @@ import pytest
 from pydantic import model_validator
 
 from study.ledger import optuna_study
-from study.ledger.ledger import Ledger
+from study.ledger.view import View
 from study.protocol.messages import Outcome
 from study.protocol.states import ReplicateState
 from study.spec import Budget, Objective, Pruner, Study
@@ -54,7 +54,7 @@ def provide_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "trainables.toy", types.ModuleType("trainables.toy"))
     monkeypatch.setitem(sys.modules, "trainables.toy.config", module)
     # The ledger outlives nothing here but itself: what it writes for others, and when, is tested elsewhere.
-    monkeypatch.setattr(Ledger, "_write_summary", lambda ledger: {})
+    monkeypatch.setattr(View, "due", False)
     monkeypatch.setattr("os.fsync", lambda file: None)
 
 
@@ -93,7 +93,7 @@ class Studied:
 
     def __init__(self, monkeypatch, folder: Path, study: Study, goal: Callable[..., dict[str, float]] = goal) -> None:
         self.storage, self.folder, self.study, self.goal = optuna.storages.InMemoryStorage(), folder, study, goal
-        monkeypatch.setattr(optuna_study, "_storage", lambda url, fence=None: self.storage)
+        monkeypatch.setattr(optuna_study, "_database", lambda url, fence=None: self.storage)
         self.open()
 
     def open(self, **arguments: Any) -> None:
@@ -105,8 +105,12 @@ class Studied:
         self.ledger._lock.release()
         del self.ledger
 
+    def params(self, number: int) -> dict[str, Any]:
+        """What the trial changes in the config, by its group or by its parameters."""
+        return self.ledger._trials.settings(self.ledger._rows[number])
+
     def report(self, number: int, attempt: int, step: int) -> str | None:
-        metrics = self.goal(self.ledger._rows[number].params, step)
+        metrics = self.goal(self.params(number), step)
         return self.ledger.report(number, attempt, 0, [{"step": step, "time": step, "metrics": metrics}])
 
     def run_trial(self) -> int | None:
@@ -124,7 +128,7 @@ class Studied:
                 break
         outcome = Outcome(
             ReplicateState.STOPPED if stop else ReplicateState.COMPLETE, stop, step,
-            self.goal(self.ledger._rows[number].params, step), seconds=1.0, seconds_per_step=0.1,
+            self.goal(self.params(number), step), seconds=1.0, seconds_per_step=0.1,
         )  # fmt: skip
         if not stop:
             self.ledger.replicate_ended(number, attempt, 0, outcome)
@@ -136,7 +140,10 @@ class Studied:
         return self.ended()
 
     def ended(self) -> list[Ended]:
-        return [Ended(row.params, row.state, row.reason, row.step or STEPS) for row in self.ledger._rows.values()]
+        return [
+            Ended(self.params(row.number), row.state, row.reason, row.step or STEPS)
+            for row in self.ledger._rows.values()
+        ]
 
     def run_with_kills(self) -> list[Ended]:
         """A kill inside the 21st trial, between two reports, one inside the suggestion of the 41st, and one between the

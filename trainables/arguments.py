@@ -7,6 +7,23 @@ import sys
 from itertools import pairwise
 
 
+def command(module: str, description: str, *examples: str) -> argparse.ArgumentParser:
+    """The parser of `python -m MODULE`; `examples` are what stands behind that, and are shown below the options."""
+    lines = ["examples:", *(f"  python -m {module} {example}".rstrip() for example in examples)]
+    return argparse.ArgumentParser(
+        prog=f"python -m {module}", description=description, epilog="\n".join(lines), formatter_class=_Shown
+    )
+
+
+class _Shown(argparse.HelpFormatter):
+    """Lines of the examples stay lines, all other text is filled."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("examples:"):
+            return text
+        return super()._fill_text(text, width, indent)
+
+
 def parsed(parser: argparse.ArgumentParser, arguments: list[str] | None) -> argparse.Namespace:
     """The options of `arguments`, or of this process; exits with 2 where one of them is empty.
 

@@ -107,7 +107,7 @@ class _Opened:
         return "sentence-similarity" if self.kind == "SentenceTransformer" else "feature-extraction"
 
     @property
-    def library(self) -> str:
+    def package(self) -> str:
         return "sentence-transformers" if self.lengths else "transformers"
 
     def usage(self) -> str:
@@ -169,7 +169,7 @@ def _header(
         base_model=config.backbone if _on_hub(config) else None,
         datasets=_datasets(config) or None,
         eval_results=measured or None,
-        library_name=opened.library,
+        library_name=opened.package,
         license="unknown",
         metrics=list(dict.fromkeys(result.metric_type for result in measured)) or None,
         model_name=name if measured else None,

@@ -11,13 +11,14 @@ import os
 import signal
 import sys
 import tempfile
+import textwrap
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trainables import again, overrides, paths, trainers
-from trainables.arguments import parsed
+from trainables.arguments import command, parsed
 from trainables.checkpoints import newest_attempt
 from trainables.config import TrainerConfig
 from trainables.errors import FAILED, FINISHED, INTERRUPTED, WRONG, failure, told
@@ -29,12 +30,15 @@ from trainables.training_record import TrainingRecord
 def parser(name: str) -> argparse.ArgumentParser:
     """The command line of `trainables.NAME`."""
     config = trainers.module(name, "config").Config
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {trainers.package_of(name)}",
-        description=f"Train one {name} configuration in this process. Ctrl-C checkpoints and ends it, the same command "
+    parser = command(
+        trainers.package_of(name),
+        f"Train one {name} configuration in this process. Ctrl-C checkpoints and ends it, the same command "
         "carries on; another configuration needs another --folder.",
-        epilog="keys of --set: " + ", ".join(overrides.keys(config)),
+        "",
+        "--folder runs/slow --set steps=500 --set optimiser.lr=2e-4",
+        "--from models/taken_away",
     )
+    parser.epilog = f"{parser.epilog}\n\n" + textwrap.fill("keys of --set: " + ", ".join(overrides.keys(config)), 100)
     parser.add_argument(
         "--folder", type=typed, metavar="DIR",
         help=f"checkpoints, result and model (default: runs/{name}, with --from runs/{name}-again)",

@@ -12,8 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainables.faults import NodeFault
+from trainables.patience import answer
+
 if TYPE_CHECKING:
     import torch
+
+    from trainables.machine import Machine
 
 Record = dict[str, Any]
 """One step: {"step": int, "time": milliseconds since the epoch, "metrics": {name: float}}."""
@@ -47,6 +52,10 @@ class Context:
             self.on_records(records)
         return None
 
+    def ready(self) -> bool:
+        """Whether what was reported before has been answered, so that a report without `wait` will not wait either."""
+        return True
+
     def describe(self, facts: dict[str, Any]) -> None:
         """Put facts about the replicate on record before its first step. Called on rank 0 only.
 
@@ -62,24 +71,38 @@ class LedgerContext(Context):
     send_facts: Callable[[dict[str, Any]], Any] = field(kw_only=True)
     notice: Callable[[], str | None] = field(kw_only=True)
     """A reason to leave this place, or None: the gang stops with a checkpoint and goes on elsewhere."""
-    _outstanding: Any = field(default=None, init=False, repr=False)
+    machine: Machine | None = field(default=None, kw_only=True)
+    """Measures what the replicate takes of its machine, which is then among what is reported; or None."""
+    _outstanding: tuple[list[Record], Any] | None = field(default=None, init=False, repr=False)
+    """The records that were sent last, and the reference of the answer."""
 
     def describe(self, facts: dict[str, Any]) -> None:
-        import ray
-
-        objection = ray.get(self.send_facts(facts))
+        objection = answer(lambda: self.send_facts(facts))
         if objection is not None:
             raise RuntimeError(objection)
 
     def report(self, records: list[Record], wait: bool) -> str | None:
+        reason = self._arrived()
+        if self.machine is not None and records:
+            records[-1]["metrics"] |= self.machine.metrics()
+        self._outstanding = records, self.send(records)
+        if wait:
+            reason = reason or self._arrived()
+        return reason or self.notice()
+
+    def ready(self) -> bool:
         import ray
 
-        reason = ray.get(self._outstanding) if self._outstanding is not None else None
-        self._outstanding = self.send(records)
-        if wait:
-            answer, self._outstanding = ray.get(self._outstanding), None
-            reason = reason or answer
-        return reason or self.notice()
+        return self._outstanding is None or bool(ray.wait([self._outstanding[1]], timeout=0)[0])
+
+    def _arrived(self) -> str | None:
+        """The answer to what was sent last, when that is on record."""
+        if self._outstanding is None:
+            return None
+        records, sent = self._outstanding
+        reason = answer(lambda: self.send(records), sent)
+        self._outstanding = None
+        return reason
 
 
 def local_device(index: int = 0) -> torch.device:
@@ -96,7 +119,7 @@ def worker_device(gpus: float) -> torch.device:
     """Where a worker that holds `gpus` GPUs trains: on the first that it sees, or without any on the CPU.
 
     Ray hides the machine's GPUs from those that hold some of them, but not from those that hold none. Raises
-    RuntimeError where torch cannot use the GPU that is held.
+    NodeFault where torch cannot use the GPU that is held.
     """
     import torch
 
@@ -104,7 +127,7 @@ def worker_device(gpus: float) -> torch.device:
         return torch.device("cpu")
     if not torch.cuda.is_available():
         built = torch.version.cuda or "none"
-        raise RuntimeError(
+        raise NodeFault(
             f"this worker holds a GPU (gpus_per_worker={gpus:g}) that torch {torch.__version__} cannot use: its CUDA "
             f"is {built}, or the driver is too old for it; install a torch that fits, or use gpus_per_worker=0"
         )

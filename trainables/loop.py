@@ -188,7 +188,7 @@ class _Run:
             last = self.step == self.config.total_steps
             if last or (stage.evaluated and self.step % self.config.evaluate_every == 0):
                 stop = self._evaluate(("validation", "test") if last else ("validation",), "")
-            elif time.monotonic() - self.last_report > REPORT_EVERY_S:
+            elif time.monotonic() - self.last_report > REPORT_EVERY_S and self._answered():
                 stop = self._flush(wait=False)
             code = distributed.broadcast_code(GO_ON if stop is None or last else STOP, self.context.device)
             if code == STOP:
@@ -268,6 +268,10 @@ class _Run:
             # The answer to one report shows that all earlier ones have arrived.
             self.unsure = [] if wait else records
         return reason
+
+    def _answered(self) -> bool:
+        """Whether rank 0 may report without waiting; where its ledger is slow, records gather meanwhile."""
+        return self.context.rank != 0 or self.context.ready()
 
     def _save(self) -> None:
         if self.context.rank == 0:

@@ -48,6 +48,11 @@ def folder_of(name: str) -> Path:
     return Path(str(module(name, "config").__file__)).resolve().parent
 
 
+def names() -> list[str]:
+    """The trainers that come with the project."""
+    return _trainers("trainables")
+
+
 def _unknown(name: str, wanted: str) -> str:
     where = f"trainer '{name}': there is no module {wanted}"
     parent, _, last = package_of(name).rpartition(".")

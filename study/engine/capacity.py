@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from study.spec import Resources
@@ -14,6 +14,16 @@ Node = Mapping[str, Any]
 def per_worker(wanted: Resources) -> dict[str, float]:
     """Resource -> amount that one worker of a gang holds."""
     return {"CPU": wanted.cpus_per_worker} | ({"GPU": wanted.gpus_per_worker} if wanted.gpus_per_worker else {})
+
+
+def elsewhere(nodes: Iterable[str]) -> dict[str, str]:
+    """A label selector by which a gang goes to none of these nodes, which are given by their ids.
+
+    >>> elsewhere(["b1", "a0"]), elsewhere([])
+    ({'ray.io/node-id': '!in(a0,b1)'}, {})
+    """
+    ids = ",".join(sorted(nodes))
+    return {"ray.io/node-id": f"!in({ids})"} if ids else {}
 
 
 def room(wanted: Resources, nodes: Sequence[Node]) -> int:

@@ -32,10 +32,13 @@ from study.ledger.lease import Holder
 from study.ledger.ledger import NO_OPTIONS, Ledger
 from study.protocol.destinations import Destinations
 from study.protocol.folder import WorkFolder, trial_name
-from study.protocol.messages import ActorName, GangSetting, HandOut
+from study.protocol.messages import ActorName, GangSetting, HandOut, Standing
 from study.spec import Study
-from study.terminal import children_without_hang_up
+from study.terminal import deaf_children
 from trainables.digests import text_digest
+from trainables.errors import told
+from trainables.faults import fault_of
+from trainables.patience import answer
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +90,11 @@ class Engine:
         self._temporary: str | None = None
         self.ledger: Any = None
 
+    @property
+    def cluster(self) -> str:
+        """Where trials run, in words; known from `start` on."""
+        return "this machine" if self.address is None else f"Ray at {ray.get_runtime_context().gcs_address}"
+
     def start(self) -> None:
         """Connect to the cluster at `address`, or start one on this machine that ends with this process."""
         for name, value in (EVERYWHERE | (OWN_CLUSTER if self.address is None else {})).items():
@@ -110,7 +118,7 @@ class Engine:
         self._temporary = tempfile.mkdtemp(prefix=prefix, dir=place)
         # Ray would rather connect to the cluster that it names, and so would the processes that it starts.
         os.environ.pop("RAY_ADDRESS", None)
-        with children_without_hang_up(), private_names.no_node_helpers():
+        with deaf_children(), private_names.no_node_helpers():
             # GPUs are counted by Ray, which heeds CUDA_VISIBLE_DEVICES.
             ray.init(
                 address="local",
@@ -243,35 +251,59 @@ class LedgerSearcher(Searcher):
         self.running: dict[str, HandOut] = {}
         """Tune's id of a trial -> the trial that the ledger handed out."""
         self.room, self.looked, self.asked = 0, -math.inf, False
+        self.standing = Standing(halted=False, pausing=False, left=frozenset(), seated=0)
         self.nothing_left, self.asked_ledger = False, -math.inf
 
     def suggest(self, trial_id: str) -> Any:
         # A trial that does not fit would wait with its number taken: it waits in the ledger instead.
         if len(self.running) >= self._room():
             # While there is no room for any, nothing else would end the study.
-            return Searcher.FINISHED if not self.running and ray.get(self.ledger.halted.remote()) else None
+            return Searcher.FINISHED if not self.running and self.standing.halted else None
         if self.nothing_left and self.running and time.monotonic() - self.asked_ledger < LOOK_EVERY_S:
             return None
-        handed: HandOut | None = ray.get(self.ledger.hand_out.remote())
+        try:
+            handed: HandOut | None = ray.get(self.ledger.hand_out.remote())
+        except ray.exceptions.RayTaskError as error:
+            if fault_of(error) is None:
+                raise
+            # The ledger's storage is away. Trials that run need it, too, and wait for it.
+            log.warning("no trial is handed out just now: %s", told(error, 300))
+            self.room = 0
+            return None
         self.nothing_left, self.asked_ledger = handed is None, time.monotonic()
         if handed is None:
             # A trial that runs may still leave its nodes, and has to be handed out again then.
             return None if self.running else Searcher.FINISHED
         self.running[trial_id] = handed
-        return {"number": handed.number, "ticket": handed.ticket, "setting": self.setting}
+        avoid = self._avoided(handed)
+        return {"number": handed.number, "ticket": handed.ticket, "avoid": avoid, "setting": self.setting}
 
     def _room(self) -> int:
         """How many trials may run at a time, looked up anew every `LOOK_EVERY_S` seconds, because nodes come and go."""
         if time.monotonic() - self.looked < LOOK_EVERY_S:
             return self.room
+        self.standing = ray.get(self.ledger.standing.remote())
         wanted, here = self.resources, alive()
-        fits = room(wanted, here)
-        self.room = min(wanted.concurrency or fits, fits)
+        good = [node for node in here if node["NodeID"] not in self.standing.left]
+        fits = room(wanted, good)
+        if room(wanted, here) and not fits and not self.running and not self.standing.halted:
+            ray.get(self.ledger.give_up.remote("every node that has room for a trial has failed several times"))
+        if not self.setting.own_cluster:
+            # Others may hold some of it; what gangs without their places will take still looks free.
+            fits = min(fits, self.standing.seated + room(wanted, unheld(good)))
+        self.room = 0 if self.standing.pausing else min(wanted.concurrency or fits, fits)
         self.looked = time.monotonic()
         if wanted.max_nodes is not None:
             short = self.room < (wanted.concurrency or self.room + 1) and len(here) < wanted.max_nodes
-            self._ask_autoscaler(fits + 1 if short and not self.nothing_left else 0)
+            self._ask_autoscaler(room(wanted, here) + 1 if short and not self.nothing_left else 0)
         return self.room
+
+    def _avoided(self, handed: HandOut) -> list[str]:
+        """Nodes that the gang of this trial must not go to: those that left the study, and, if others are large enough,
+        those that it has failed on."""
+        good = [node for node in alive() if node["NodeID"] not in self.standing.left]
+        untried = [node for node in good if node["NodeID"] not in handed.tried]
+        return sorted(self.standing.left | (handed.tried if room(self.resources, untried) else frozenset()))
 
     def _ask_autoscaler(self, gangs: int) -> None:
         """Ask for room for so many gangs; 0 takes the request back, which Ray would keep for ever otherwise."""
@@ -291,7 +323,8 @@ class LedgerSearcher(Searcher):
     def on_trial_complete(self, trial_id: str, result: dict | None = None, error: bool = False) -> None:
         """A trial that ended without telling the ledger was lost together with its process."""
         handed = self.running.pop(trial_id)
-        ray.get(self.ledger.abandon.remote(handed.number, "its process was lost; see the logs of Ray", handed.ticket))
+        lost = "its process was lost; see the logs of Ray"
+        answer(lambda: self.ledger.abandon.remote(handed.number, lost, handed.ticket))
         # It may have left its nodes, and wait for others.
         self.nothing_left = False
 
@@ -315,6 +348,12 @@ def alive() -> list[dict[str, Any]]:
     """The nodes of the cluster that are there and will stay, as far as Ray was told."""
     leaving = private_names.draining_nodes()
     return [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving]
+
+
+def unheld(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same nodes with only the resources that nobody holds just now."""
+    free = private_names.free_resources()
+    return [node | {"Resources": free.get(node["NodeID"], {})} for node in nodes]
 
 
 def temporary_folder(prefix: int) -> Path:

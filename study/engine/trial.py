@@ -10,15 +10,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from study.protocol.folder import StudyFolder, TrialFolder, stored_replicate
-from study.protocol.messages import ActorName, Assignment, GangSetting, Outcome
+from study.protocol.messages import ActorName, Assignment, GangSetting, Outcome, Trouble
 from study.protocol.states import ReplicateState
 from study.spec import Resources
 from trainables.errors import told
+from trainables.faults import Fault, fault_of, lacks_device_memory, sizes
+from trainables.patience import answer
 
 if TYPE_CHECKING:
     from trainables import loop
@@ -26,11 +29,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 OWN_FAILURES = 3
-"""Lost workers, and failed starts of a gang, that a trial survives on a cluster of the study's own."""
+"""Lost workers that a trial survives on a cluster of the study's own."""
 SHARED_FAILURES = 30
-"""Lost workers, and failed starts of a gang, that a trial survives on a cluster whose nodes come and go: a node that is
-lost takes workers with it, and a start that finds no room fails after three minutes. A node that Ray was told will be
-taken away counts as neither."""
+"""Lost workers that a trial survives on a cluster whose nodes come and go: a node that is lost takes workers with it. A
+node that Ray was told will be taken away does not count."""
+COLLECTIVE_WAIT_S = 3 * 3600.0
+"""How long ranks wait for each other: longer than rank 0 is patient with an object store, while the others wait."""
 
 
 def ledger_handle(actor: ActorName) -> Any:
@@ -43,13 +47,13 @@ def ledger_handle(actor: ActorName) -> Any:
 def launch(config: dict[str, Any]) -> None:
     """Tune function: run the gang of trial `config["number"]`, handed out under `config["ticket"]`, to its end.
 
-    `config["setting"]` is the `GangSetting` of all gangs.
+    `config["setting"]` is the `GangSetting` of all gangs, `config["avoid"]` are ids of nodes that it must not go to.
     """
-    import ray
     from ray.train.v2.api.config import FailureConfig, RunConfig, ScalingConfig
 
-    from study.engine.capacity import per_worker
+    from study.engine.capacity import elsewhere, per_worker
     from study.engine.gang import Gang
+    from study.engine.lost_gangs import LostGang
 
     setting: GangSetting = config["setting"]
     resources = setting.resources
@@ -65,20 +69,27 @@ def launch(config: dict[str, Any]) -> None:
             resources_per_worker=per_worker(resources),
             placement_strategy=resources.placement,
             accelerator_type=resources.accelerator,
-            label_selector=resources.labels or None,
+            label_selector=resources.labels | elsewhere(config["avoid"]) or None,
         ),
         run_config=RunConfig(
             name=f"{setting.launch}-{config['number']:04d}",
             storage_path=setting.scratch,
-            failure_config=FailureConfig(max_failures=failures, controller_failure_limit=failures),
+            # A start that fails is the ledger's to repeat: meanwhile others may have the room.
+            failure_config=FailureConfig(max_failures=failures, controller_failure_limit=0),
         ),
     )
     try:
         trainer.fit()
     except Exception as error:
         log.exception("the gang of trial %d was lost", config["number"])
-        lost = f"its gang was lost: {told(error, 500)}"
-        ray.get(ledger.abandon.remote(config["number"], lost, config["ticket"]))
+        lost = LostGang.of(error)
+        number, ticket = config["number"], config["ticket"]
+        if lost.trouble is not None:
+            answer(lambda: ledger.trouble.remote(number, None, lost.trouble, ticket))
+        elif lost.before_its_start:
+            answer(lambda: ledger.give_back.remote(number, ticket, lost.reason, lost.lacked_room))
+        else:
+            answer(lambda: ledger.abandon.remote(number, lost.reason, ticket))
 
 
 def work(config: dict[str, Any]) -> None:
@@ -92,7 +103,8 @@ def work(config: dict[str, Any]) -> None:
     ledger = ledger_handle(setting.ledger)
     here = ray.train.get_context()
     rank, world_size = here.get_world_rank(), here.get_world_size()
-    begun: Assignment | None = ray.get(ledger.begin.remote(number, config["ticket"])) if rank == 0 else None
+    ticket = config["ticket"]
+    begun: Assignment | None = answer(lambda: ledger.begin.remote(number, ticket)) if rank == 0 else None
     if world_size > 1:
         begun = broadcast_from_rank_zero(begun)
     if begun is None:
@@ -103,23 +115,40 @@ def work(config: dict[str, Any]) -> None:
     except Exception as error:
         if _peer_lost(error, world_size):
             raise
-        message = f"{type(error).__name__}: {told(error, 500)}"
-        ray.get(ledger.finish.remote(number, begun.attempt, None, message))
+        folder = None if begun.store else Path(setting.storage)
+        kind = fault_of(error, folder)
+        if kind is None:
+            failed = _what_failed(error, begun)
+            answer(lambda: ledger.finish.remote(number, begun.attempt, None, failed))
+        else:
+            node = ray.get_runtime_context().get_node_id() if kind == Fault.NODE else None
+            trouble = Trouble(kind, told(error, 500), node)
+            answer(lambda: ledger.trouble.remote(number, begun.attempt, trouble))
         if world_size > 1:
             # The other ranks wait in a collective; Train ends them. Its retry finds the trial ended.
             raise
         return
     if rank == 0:
-        ray.get(ledger.finish.remote(number, begun.attempt, outcome))
+        answer(lambda: ledger.finish.remote(number, begun.attempt, outcome))
+
+
+def _what_failed(error: Exception, begun: Assignment) -> str:
+    """The error of a trial in one line; a lack of memory with what the memory of a step depends on."""
+    if lacks_device_memory(error):
+        return (
+            f"the device has not enough memory for a step with {sizes(begun.config)}; ask for less of these "
+            f"({told(error, 200)})"
+        )
+    return f"{type(error).__name__}: {told(error, 500)}"
 
 
 def _train(begun: Assignment, number: int, resources: Resources, rank: int, world_size: int, ledger: Any) -> Outcome:
     """Run the replicates that are left, one after the other; how the last of them ended."""
-    import ray
 
     from study.engine.gang import taken_away
     from trainables import distributed, loop, trainers
     from trainables.context import LedgerContext, use_threads, worker_device
+    from trainables.machine import Machine
 
     recipe_module = trainers.module(begun.trainer, "recipe")
     config = trainers.module(begun.trainer, "config").Config(**begun.config)
@@ -143,11 +172,13 @@ def _train(begun: Assignment, number: int, resources: Resources, rank: int, worl
                     send=partial(ledger.report.remote, number, attempt, replicate),
                     send_facts=partial(ledger.describe.remote, number, attempt, replicate),
                     notice=taken_away,
+                    machine=Machine(device) if begun.system_metrics and rank == 0 else None,
                 )
                 outcome = _told(loop.run(recipe_module, config, context), stored=store is not None)
             go_on = outcome.state == ReplicateState.COMPLETE
             if rank == 0 and outcome.state != ReplicateState.STOPPED:
-                go_on = ray.get(ledger.replicate_ended.remote(number, attempt, replicate, outcome))
+                told_of = partial(ledger.replicate_ended.remote, number, attempt, replicate, outcome)
+                go_on = answer(told_of)
             if not distributed.broadcast_object(go_on):
                 break
     assert outcome is not None, "a study has a seed"
@@ -198,7 +229,13 @@ def _process_group(rank: int, world_size: int, device: Any) -> Iterator[None]:
     else:
         master, port = broadcast_from_rank_zero(None)
         store = dist.TCPStore(master, port, world_size, is_master=False)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", store=store, rank=rank, world_size=world_size)
+    dist.init_process_group(
+        "nccl" if device.type == "cuda" else "gloo",
+        store=store,
+        rank=rank,
+        world_size=world_size,
+        timeout=timedelta(seconds=COLLECTIVE_WAIT_S),
+    )
     try:
         yield
     finally:

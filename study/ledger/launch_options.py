@@ -19,5 +19,9 @@ class LaunchOptions:
     """Whether the parameters of failed trials are run again, each as a new trial."""
     moves: Moves = field(default_factory=dict)
     """Where inputs are now that the study was begun with elsewhere."""
+    system_metrics: bool = False
+    """Whether trials report what they take of their machines."""
+    label: str | None = None
+    """What people call the study; None keeps what it was called, or makes a name that no other study has."""
     head: Holder | None = None
     """The process that the study ends with; None is the one that opens the ledger."""

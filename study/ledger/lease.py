@@ -109,6 +109,13 @@ class _Row:
     def free(self) -> bool:
         return self.holder is None or self.left_s <= 0 or self.holder.gone
 
+    @property
+    def end(self) -> str:
+        """Why a lease is free that names a holder still."""
+        return (
+            "is gone" if self.holder is not None and self.holder.gone else f"has been silent for {self.silent_s:.0f} s"
+        )
+
 
 class _Leases:
     """The table in one database, with connections of its own."""
@@ -178,6 +185,32 @@ def known(url: str, study: str) -> bool:
         leases.engine.dispose()
 
 
+def head(url: str, study: str) -> tuple[Holder, str | None] | None:
+    """(the head that the study's lease names, why it does not run any more, or None where it does); changes nothing.
+
+    None where there is no head, or the last one has come to its end.
+    """
+    leases = _Leases(url, study)
+    try:
+        row = leases.look() if sqlalchemy.inspect(leases.engine).has_table(TABLE.name) else None
+    finally:
+        leases.engine.dispose()
+    if row is None or row.holder is None:
+        return None
+    return row.holder, row.end if row.free else None
+
+
+def remove(url: str, study: str) -> None:
+    """Forget the lease of a study that there is no more."""
+    leases = _Leases(url, study)
+    try:
+        if sqlalchemy.inspect(leases.engine).has_table(TABLE.name):
+            with leases.engine.begin() as connection:
+                connection.execute(sqlalchemy.delete(TABLE).where(TABLE.c.study == study))
+    finally:
+        leases.engine.dispose()
+
+
 def await_free(url: str, study: str, say: Callable[[str], None] = lambda message: None) -> None:
     """Return when no head holds the study, or its holder is gone or silent for too long; changes nothing.
 
@@ -238,8 +271,7 @@ class Lease:
             if epoch is None:
                 continue
             if seen is not None and seen.holder is not None:
-                why = "is gone" if seen.holder.gone else f"has been silent for {seen.silent_s:.0f} s"
-                self.predecessor = f"taken over from {seen.holder}, which {why}"
+                self.predecessor = f"taken over from {seen.holder}, which {seen.end}"
             return epoch
 
     def check(self) -> None:

@@ -8,6 +8,7 @@ the call returns, so that a kill at any moment loses nothing that anyone was tol
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import math
@@ -21,6 +22,7 @@ from typing import Any
 
 from study.ledger import identity
 from study.ledger.budget import Account
+from study.ledger.faults import TRIAL_NODES, Faults
 from study.ledger.journal import Journal
 from study.ledger.launch_options import LaunchOptions
 from study.ledger.lease import Deposed, Holder, Lease
@@ -32,11 +34,13 @@ from study.ledger.records import Records
 from study.ledger.summaries import Summaries
 from study.ledger.trial_record import Replicate, TrialRecord
 from study.ledger.trials import Trials
+from study.ledger.view import View
 from study.protocol.destinations import Destinations
-from study.protocol.messages import Assignment, HandOut, Outcome
+from study.protocol.messages import Assignment, Conclusion, HandOut, Outcome, Standing, Trouble
 from study.protocol.states import ReplicateState, StudyStatus, TrialState
 from study.protocol.summary import StudySummary, Tracking
 from study.spec import Study
+from study.tracking.pages import Subject
 from study.tracking.tracker import Snapshot, Tracker
 from study.uris import redacted
 from trainables.context import Record
@@ -44,6 +48,9 @@ from trainables.files import remove_asides, write_whole
 
 log = logging.getLogger(__name__)
 
+FAILED_IN_A_ROW = 5
+"""Failed trials, one after the other, that end a study whatever ended before; or twice those that run at a time, where
+that is more."""
 NO_OPTIONS = LaunchOptions()
 
 
@@ -86,20 +93,33 @@ class Ledger:
             # From here on they stay until `close`.
             opened.pop_all()
         self._checkpoints, self._moves = destinations.checkpoints, options.moves
+        self._system_metrics = options.system_metrics
         self._tracker: Tracker | None = None
         if destinations.tracking is not None:
-            self._tracker = Tracker(self.journal, storage.tracking, destinations.tracking, name, self.id)
+            about = Subject(study.question, study.parameter, {o.name: o.direction for o in study.objectives})
+            self._tracker = Tracker(self.journal, storage.tracking, destinations.tracking, name, self.id, about)
         self._account = Account(study, self._optuna.user_attrs.get("elapsed", 0.0))
         self._summaries = Summaries(name, self.id, profile, study, self._account)
         self._halt: str | None = None
+        self._gave_up: str | None = None
+        """Why the study is halted though nobody asked for it, where machines are at fault."""
         self._live: set[int] = set()
+        self._seated: set[int] = set()
+        """Those of `_live` whose gangs have taken them over."""
+        self._most_live = 0
+        self._failed = 0
+        """Trials that have failed in this launch since one ended otherwise."""
+        self._last_failure = ""
+        self._faults = Faults()
+        self._notices: list[str] = []
+        self._view = View(storage.summary, self._notices.append)
         self._tickets: dict[int, int] = {}
         self._baselines: dict[str, dict[str, float]] = self._optuna.user_attrs.get("baselines", {})
         self._facts: dict[str, str] = self._optuna.user_attrs.get("facts", {})
         self._importances = self._trials.stored_importances()
         launch = identity.Launch(uuid.uuid4().hex, socket.gethostname(), str(storage))
         self._records = Records(self.journal, name, profile, study, options.tags, self._facts)
-        self._records.study(self.id, launch)
+        self._records.study(self.id, launch, self._label(options.label))
         # After the journal: a launch that the ledger knows of must be in it.
         for key, value in launch.tags.items():
             self._optuna.set_user_attr(key, value)
@@ -118,7 +138,7 @@ class Ledger:
 
         A trial whose parameters cannot be run ends here as failed, and the next one is looked at.
         """
-        while not (self._deposed() or self.halted()):
+        while not (self._deposed() or self.halted() or self._failing()):
             row = self._queue.next(self._live)
             if row is None:
                 return None
@@ -140,6 +160,7 @@ class Ledger:
         row = self._rows[number]
         self._account.open(row)
         self._live.add(number)
+        self._most_live = max(self._most_live, len(self._live))
         self._trials.store(row)
         self._records.trial(row, self._trials.config(row))
         self._changed()
@@ -151,7 +172,7 @@ class Ledger:
         if number is None:
             return None
         self._tickets[number] = self._tickets.get(number, 0) + 1
-        return HandOut(number, self._tickets[number])
+        return HandOut(number, self._tickets[number], self._faults.tried(number))
 
     def begin(self, number: int, ticket: int | None = None) -> Assignment | None:
         """A gang takes the trial over: its config, seeds and folder, under a new attempt number.
@@ -159,12 +180,13 @@ class Ledger:
         Reports of lower attempts are refused from now on. None where there is nothing to run: the trial has already
         ended in the ledger, or was given back under this ticket.
         """
-        row = self._rows[number]
+        row = copy.deepcopy(self._rows[number])
         if self._deposed() or row.state.ended or self._given_back(number, ticket):
             return None
         row.attempts += 1
         row.step = 0
-        self._trials.store(row)
+        self._keep(row)
+        self._seated.add(number)
         self._changed()
         return Assignment(
             trainer=self.spec.trainer,
@@ -174,6 +196,7 @@ class Ledger:
             seeds=tuple(self.spec.seed + replicate for replicate in range(self.spec.replicates)),
             folder=str(self.storage.trial(number).path),
             store=self._trials.place(number),
+            system_metrics=self._system_metrics,
         )
 
     # --- following -------------------------------------------------------------------------------
@@ -219,13 +242,22 @@ class Ledger:
                 # It would end with its last steps on no record; the next head has it repeat them.
                 raise Deposed(self._lease.lost)
             return self._halt
-        for record in self.journal.append_records(number, replicate, records):
+        if (elapsed := self._account.to_be_kept()) is not None:
+            self._optuna.set_user_attr("elapsed", elapsed)
+        mark = self.journal.high_water(number, replicate)
+        fresh = [record for record in records if record["step"] > mark]
+        for record in fresh:
             row.step = record["step"]
             row.latest |= {k: v for k, v in record["metrics"].items() if k == "train.loss" or "." not in k}
             self._consider(row, replicate, record)
+        # At the end: where Optuna's storage is away, all of it is reported again, which changes nothing there.
+        self.journal.append_records(number, replicate, fresh)
         if records:
             row.step = max(row.step, records[-1]["step"])
+            self._faults.well(number)
             self._wake()
+            if self._view.old:
+                self._write_summary()
         if self._account.spent(self._rows.values()):
             self._halt = self._halt or "budget spent"
         return row.stop or self._halt
@@ -250,7 +282,7 @@ class Ledger:
 
     def replicate_ended(self, number: int, attempt: int, replicate: int, outcome: Outcome) -> bool:
         """Record how a replicate ended; True if the gang should go on with the next one."""
-        row = self._rows[number]
+        row = copy.deepcopy(self._rows[number])
         if attempt != row.attempts or row.state.ended or self._deposed():
             return False
         workers = self.spec.resources.workers
@@ -263,7 +295,7 @@ class Ledger:
         if len(row.replicates) == replicate:
             row.trained += outcome.seconds * workers
             row.replicates.append(Replicate.of(outcome, self.spec.seed + replicate))
-        self._trials.store(row)
+        self._keep(row)
         self._records.replicate_ended(row, replicate, outcome)
         self._changed()
         return outcome.state == ReplicateState.COMPLETE and replicate + 1 < self.spec.replicates and not self._halt
@@ -275,13 +307,12 @@ class Ledger:
         trial is complete when every planned replicate is: one that was only told to stop for now, be it in the last
         evaluation of a replicate, stays open and is handed out again by a later launch.
         """
-        row = self._rows[number]
+        row = copy.deepcopy(self._rows[number])
         if row.state.ended or attempt != row.attempts:
             return row.state
         if self._deposed():
             return TrialState.INTERRUPTED
         self._account.settle(row)
-        self._live.discard(number)
         pace = outcome.seconds_per_step if outcome else 0.0
         if error is not None:
             row.state, row.reason = TrialState.FAILED, error
@@ -290,9 +321,7 @@ class Ledger:
             # The steps of a replicate that has ended are on record with it.
             row.step = outcome.step if outcome and outcome.state == ReplicateState.STOPPED else 0
             row.checkpoint = self._trials.newest_checkpoint(number)
-            self._trials.store(row)
-            self._changed()
-            return TrialState.INTERRUPTED
+            return self._leave_open(row)
         elif outcome.state == ReplicateState.STOPPED:
             row.state, row.reason = TrialState.PRUNED, row.stop
             row.step, row.values = outcome.step, outcome.values
@@ -309,8 +338,30 @@ class Ledger:
         row.saved = max(0, row.planned_steps - row.steps) * pace * self.spec.resources.workers
         self._trials.store(row)
         self._end(row)
+        self._leave(row)
+        failed = row.state == TrialState.FAILED
+        self._failed, self._last_failure = (self._failed + 1 if failed else 0), f"trial {number}: {row.reason}"
         self._changed()
         return row.state
+
+    def _leave_open(self, row: TrialRecord) -> TrialState:
+        """The trial's gang is gone, and it can be handed out again."""
+        self._keep(row)
+        self._leave(row)
+        self._changed()
+        return TrialState.INTERRUPTED
+
+    def _leave(self, row: TrialRecord) -> None:
+        """The settled record is stored: nothing runs for the trial any more."""
+        self._rows[row.number] = row
+        self._account.release(row.number)
+        self._live.discard(row.number)
+        self._seated.discard(row.number)
+
+    def _keep(self, row: TrialRecord) -> None:
+        """Store a changed copy of a trial's record; where that fails nothing has changed, and it can be tried again."""
+        self._trials.store(row)
+        self._rows[row.number] = row
 
     def _unfinished(self, row: TrialRecord, outcome: Outcome) -> bool:
         """Whether the trial was told to stop for now: within a replicate, or between two of them."""
@@ -319,19 +370,51 @@ class Ledger:
         return outcome.state == ReplicateState.COMPLETE and len(row.replicates) < self.spec.replicates
 
     def abandon(self, number: int, error: str, ticket: int | None = None) -> TrialState:
-        """The engine lost the trial: its gang could not be started or kept. Ends it as failed."""
+        """The engine lost the trial: its gang could not be kept. Ends it as failed."""
         row = self._rows[number]
         if number not in self._live or self._given_back(number, ticket):
             return row.state
         if self._deposed():
             return TrialState.INTERRUPTED
         if self._halt:
-            self._account.settle(row)
-            self._live.discard(number)
-            self._trials.store(row)
-            self._changed()
-            return TrialState.INTERRUPTED
+            return self._set_back(number, self._halt)
         return self.finish(number, row.attempts, None, error)
+
+    def give_back(self, number: int, ticket: int, reason: str, lacked_room: bool) -> TrialState:
+        """The trial's gang did not start: it is handed out again. For room it waits however long that takes; where
+        there is room, it may start in vain `faults.STARTS` times."""
+        if number not in self._live or self._given_back(number, ticket):
+            return self._rows[number].state
+        if self._deposed():
+            return TrialState.INTERRUPTED
+        if not lacked_room and self._faults.started_in_vain(number):
+            return self.abandon(number, reason, ticket)
+        self._notices.append(f"trial {number} waits: {reason}")
+        return self._set_back(number, reason)
+
+    def trouble(self, number: int, attempt: int | None, trouble: Trouble, ticket: int | None = None) -> TrialState:
+        """A fault of machines has ended the trial's gang: it is handed out again, elsewhere or later, and carried on
+        from its checkpoint. `attempt` is that of the gang, or None where the engine tells of it."""
+        row = self._rows[number]
+        stale = attempt is not None and attempt != row.attempts
+        if stale or number not in self._live or self._given_back(number, ticket):
+            return row.state
+        if self._deposed():
+            return TrialState.INTERRUPTED
+        said = self._faults.note(number, trouble)
+        if self._faults.own(number):
+            return self.finish(number, row.attempts, None, f"failed on {TRIAL_NODES} nodes: {trouble.reason}")
+        self._notices += [f"trial {number} goes on elsewhere or later: {trouble.reason}", *filter(None, [said])]
+        if self._faults.out_of_patience():
+            self.give_up(f"waited in vain for what all trials need: {trouble.reason}")
+        return self._set_back(number, trouble.reason)
+
+    def _set_back(self, number: int, reason: str) -> TrialState:
+        row = copy.deepcopy(self._rows[number])
+        row.reason = reason
+        row.checkpoint = self._trials.newest_checkpoint(number)
+        self._account.settle(row)
+        return self._leave_open(row)
 
     def _given_back(self, number: int, ticket: int | None) -> bool:
         """Whether what was handed out with this ticket has left its nodes; Train may start its gang once more."""
@@ -361,6 +444,21 @@ class Ledger:
         self._records.inputs(facts, baselines)
         self._changed()
 
+    def give_up(self, reason: str) -> None:
+        """Halt because of machines: the study is interrupted, and the same command carries on."""
+        self._gave_up = self._gave_up or reason
+        self.halt(reason)
+
+    def standing(self) -> Standing:
+        """What the engine has to know before it asks for a trial."""
+        return Standing(self.halted(), self._faults.pausing(), self._faults.left(), len(self._seated))
+
+    def notices(self) -> list[str]:
+        """Sentences for the screen that have not been handed over yet."""
+        said = self._notices.copy()
+        self._notices.clear()
+        return said
+
     def halt(self, reason: str) -> None:
         """Ask every running trial to stop at its next step, and hand out no more."""
         self._halt = self._halt or reason
@@ -375,7 +473,7 @@ class Ledger:
 
     def lost(self) -> str | None:
         """Why this head had to stop before it was asked to, or None."""
-        return self._lease.lost
+        return self._lease.lost or self._gave_up
 
     def _deposed(self) -> bool:
         """Whether this head must not write any more, because its lease is lost; the study is halted then."""
@@ -390,17 +488,19 @@ class Ledger:
         """The engine has come to rest: set the study's status, and return the summary."""
         if self._deposed():
             self._live.clear()
+            self._seated.clear()
             self.status = StudyStatus.INTERRUPTED
             return self._write_summary()
         for number in sorted(self._live):
-            self._account.settle(self._rows[number])
-            self._trials.store(self._rows[number])
-        self._live.clear()
+            row = copy.deepcopy(self._rows[number])
+            self._account.settle(row)
+            self._keep(row)
+            self._leave(row)
         states = [{row.state for row in self._trials.of(group)} for group in self._trials.groups]
         fruitless = any(TrialState.FAILED in found and TrialState.COMPLETE not in found for found in states)
         if self._halt and self._halt != "budget spent":
             self.status = StudyStatus.INTERRUPTED
-        elif self._queue.futile() or fruitless:
+        elif self._failing() or self._queue.futile() or fruitless:
             self.status = StudyStatus.FAILED
         else:
             self.status = StudyStatus.FINISHED
@@ -413,6 +513,16 @@ class Ledger:
             self._records.best(best.values(), len(ends), round(max(ends) * 1000))
         return self._write_summary()
 
+    def found(self, conclusion: Conclusion) -> None:
+        """Put on record what the study has found so far."""
+        if self._deposed():
+            return
+        if conclusion.answer is not None:
+            self._records.answered(conclusion.answer, conclusion.report)
+        for number, path in conclusion.models:
+            self._records.model(self._rows[number], path, conclusion.register)
+        self._wake()
+
     def close(self, artifacts: list[tuple[str, str]], timeout_s: float) -> bool:
         """Put files of the study on record, end it, and wait for the tracker to have sent everything.
 
@@ -423,7 +533,7 @@ class Ledger:
             for path, place in artifacts:
                 self._records.artifact(path, place)
             status = StudyStatus.INTERRUPTED if self.status == StudyStatus.RUNNING else self.status
-            self._records.study_ended(status, self._halt or self._queue.futile())
+            self._records.study_ended(status, self._halt or self._failing() or self._queue.futile())
         self._wake()
         done = self._tracker.close(timeout_s) if self._tracker else True
         self._write_summary()
@@ -439,10 +549,13 @@ class Ledger:
 
     def summary(self) -> StudySummary:
         """The study as `summary.json` shows it."""
+        return self._write_summary() if self._view.stale and self._view.due else self._summary()
+
+    def _summary(self) -> StudySummary:
         return self._summaries.of(
             self._trials,
             status=self.status,
-            reason=self._queue.futile(),
+            reason=self._failing() or self._queue.futile(),
             live=self._live,
             recorded=self._tracker.snapshot() if self._tracker else Snapshot(Tracking(), {}, 0),
             importances=self._importances,
@@ -451,6 +564,14 @@ class Ledger:
         )
 
     # --- inside ----------------------------------------------------------------------------------
+
+    def _label(self, asked: str | None) -> str:
+        """What people call the study: what was asked for last, or its name and what tells it from others so named."""
+        if asked is not None:
+            self._optuna.set_user_attr("label", asked)
+        folder = self.storage.path.name
+        marks = [folder] * (folder != self.name) + [self.id[-4:]]
+        return self._optuna.user_attrs.get("label") or f"{self.name} ({', '.join(marks)})"
 
     def _recover(self) -> None:
         """End the trials whose end a kill cut short, and account for the time of those it interrupted."""
@@ -461,11 +582,20 @@ class Ledger:
             elif row.launched is not None:
                 # What is known of its last moment is its newest record.
                 last = self.journal.last_time(row.number)
-                self._account.settle(row, row.launched if last is None else last / 1000)
+                self._account.settle_lost(row, row.launched if last is None else last / 1000)
                 self._trials.store(row)
 
+    def _failing(self) -> str | None:
+        """Why this launch runs no more trials though there are some left, where too many have failed; or None."""
+        if self._failed < max(FAILED_IN_A_ROW, 2 * self._most_live):
+            return None
+        return f"the last {self._failed} trials failed, one after the other, at last {self._last_failure}"
+
     def _changed(self) -> None:
-        self._write_summary()
+        """Something happened that `summary.json` shows and the tracker sends."""
+        self._view.stale = True
+        if self._view.due:
+            self._write_summary()
         self._wake()
 
     def _wake(self) -> None:
@@ -473,9 +603,7 @@ class Ledger:
             self._tracker.wake()
 
     def _write_summary(self) -> StudySummary:
-        summary = self.summary()
-        write_whole(self.storage.summary, summary.text())
-        return summary
+        return self._view.write(self._summary)
 
 
 def _mean(values: list[dict[str, float]]) -> dict[str, float]:

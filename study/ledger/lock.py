@@ -11,6 +11,9 @@ from pathlib import Path
 
 from trainables.errors import told
 
+LOCKS = Path("/proc/locks")
+"""All locks of this machine: kind, number of the process, and inode, among others."""
+
 
 class Held(RuntimeError):
     """Another process works on this study."""
@@ -56,9 +59,26 @@ class Lock:
 
     def _holder(self, path: Path) -> str:
         self._file.seek(0)
-        try:
-            holder = json.load(self._file)
-            who = f"process {holder['pid']} on {holder['host']} since {holder['since']}"
-        except (ValueError, KeyError, TypeError):
-            who = "another process"
+        _, who = _told(self._file.read())
         return f"{path.parent} is in use by {who}; wait for it or stop it with Ctrl-C"
+
+
+def holder(path: Path) -> str | None:
+    """Which process of this machine holds the lock at `path`, in words; None where none does. Does not try the lock."""
+    try:
+        pid, who = _told(path.read_text(encoding="utf-8"))
+        inode = path.stat().st_ino
+        held = [line.split() for line in LOCKS.read_text().splitlines()]
+    except OSError:
+        return None
+    owners = {int(words[4]) for words in held if words[1] == "FLOCK" and int(words[5].rpartition(":")[2]) == inode}
+    return who if pid in owners else None
+
+
+def _told(content: str) -> tuple[int | None, str]:
+    """(number of the process, all that it says of itself) in a lock's file."""
+    try:
+        holder = json.loads(content)
+        return int(holder["pid"]), f"process {holder['pid']} on {holder['host']} since {holder['since']}"
+    except (ValueError, KeyError, TypeError):
+        return None, "another process"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from optuna.storages import RDBStorage
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from study.databases import check_sqlite, patience
+from study.ledger import lease
 from study.ledger.definition import at_default, defaults, differences
 from study.ledger.groups import GROUP, places
 from study.ledger.lease import TABLE as LEASES
@@ -78,10 +80,10 @@ def check_url(url: str) -> None:
 def holds(url: str, name: str) -> bool:
     """Whether the storage already has a study of this name."""
     with _readable(url):
-        return name in optuna.get_all_study_names(_storage(url))
+        return name in optuna.get_all_study_names(_database(url))
 
 
-def _storage(url: str, fence: Callable[[], None] | None = None) -> RDBStorage:
+def _database(url: str, fence: Callable[[], None] | None = None) -> RDBStorage:
     """Optuna's storage; a connection that a server or a firewall has ended meanwhile is opened again."""
     file = sqlite_path(url)
     tables = check_sqlite(file) - {LEASES.name} if file is not None else set()
@@ -166,7 +168,7 @@ def open_study(
     may raise.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = _storage(url, fence)
+    storage = _database(url, fence)
     if admit is not None:
         admit(_id_in(storage, name))
     study = optuna.create_study(
@@ -177,6 +179,11 @@ def open_study(
         pruner=pruner(spec.pruner, spec.config.total_steps),
         load_if_exists=True,
     )
+    names = [objective.name for objective in spec.objectives]
+    if study.metric_names != names:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            study.set_metric_names(names)
     wanted = definition(spec)
     if "id" not in study.user_attrs:
         study.set_user_attr("format", FORMAT)
@@ -277,7 +284,7 @@ def _load(url: str, name: str) -> optuna.Study | None:
     if file is not None and not file.exists():
         return None
     with _readable(url):
-        storage = _storage(url)
+        storage = _database(url)
         try:
             study = optuna.load_study(study_name=name, storage=storage)
         except KeyError:
@@ -312,7 +319,14 @@ def id_of(url: str, name: str) -> str | None:
 def forget(url: str, name: str) -> None:
     """Take a study out of the storage, if it is there and still has no more than what `fruitless` counts."""
     if fruitless(url, name):
-        optuna.delete_study(study_name=name, storage=_storage(url))
+        optuna.delete_study(study_name=name, storage=_database(url))
+
+
+def remove(url: str, name: str) -> None:
+    """Take a study out of the storage, with all its trials and its lease."""
+    with _readable(url):
+        optuna.delete_study(study_name=name, storage=_database(url))
+    lease.remove(url, name)
 
 
 def _unstepped(study: optuna.Study) -> int:
@@ -328,7 +342,7 @@ def _unstepped(study: optuna.Study) -> int:
 
 def definition(spec: Study) -> dict[str, Any]:
     """What must not change while a study is carried on, as flat JSON values."""
-    free = {"question", "parameter", "plane", "signals", "budget", "resources", "power"}
+    free = {"question", "purpose", "parameter", "plane", "signals", "budget", "resources", "power"}
     tree = spec.model_dump(mode="json", exclude=free)
     tree["config"].pop("cache")
     tree["space"] = {name: distribution_to_json(found) for name, found in explore(spec).items()}

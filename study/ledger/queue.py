@@ -78,8 +78,9 @@ class Queue:
         if len(refused) < max(FUTILE, self._spec.budget.trials // 10):
             return None
         last = self._trials.rows[refused[-1]]
+        settings = self._trials.settings(last)
         return (
-            f"the parameters of {len(refused)} trials in a row cannot be run, at last {shown(last.params)}: "
+            f"the parameters of {len(refused)} trials in a row cannot be run, at last {shown(settings)}: "
             f"{last.reason}; narrow the search space"
         )
 
@@ -108,5 +109,5 @@ class Queue:
                 refusal = str(error)
         frozen = self._trials.frozen(row.number)
         row.control, row.retry_of = control is not None, frozen.user_attrs.get("retry_of")
-        row.params = self._spec.groups[row.group or 0] | dict(control or frozen.params)
+        row.params = dict(control or frozen.params)
         return refusal

@@ -10,11 +10,13 @@ from study.ledger.identity import Launch
 from study.ledger.journal import Journal
 from study.ledger.trial_record import TrialRecord
 from study.protocol.journal import (
+    Answered,
     Artifact,
     Ended,
     Ending,
     Entry,
     InputsRead,
+    Model,
     ReplicateBegun,
     StudyBegun,
     TrialBegun,
@@ -36,8 +38,8 @@ class Records:
         self.journal, self.name, self.profile, self.spec = journal, name, profile, spec
         self.tags, self.facts = dict(tags), dict(facts)
 
-    def study(self, study_id: str, launch: Launch) -> None:
-        """Write that a launch begins; it may be a later one of the same study."""
+    def study(self, study_id: str, launch: Launch, label: str) -> None:
+        """Write that a launch begins of the study that people call `label`; it may be a later one of the same study."""
         config = flat(self.spec.config.model_dump(exclude={"cache"}))
         spec = self.spec
         params = config | {
@@ -45,7 +47,7 @@ class Records:
         }  # fmt: skip
         self.journal.append(
             StudyBegun(
-                id=study_id, launch=launch.token, name=f"{self.name} ({self.profile})", params=params,
+                id=study_id, launch=launch.token, name=label, params=params,
                 tags=self._run_tags() | launch.tags, time=now(),
             )
         )  # fmt: skip
@@ -69,7 +71,8 @@ class Records:
         for row in rows:
             group = self.spec.group_name(row.group)
             prefix = "best." if group is None else f"best.{group}."
-            values |= {prefix + name: value for name, value in row.values.items()} | {f"{prefix}trial": row.number}
+            own = {name: value for name, value in row.values.items() if not name.startswith("untrained.")}
+            values |= {prefix + name: value for name, value in own.items()} | {f"{prefix}trial": row.number}
         self.values(values, step, when_ms)
 
     def trial(self, row: TrialRecord, config: TrainerConfig | None) -> None:
@@ -77,7 +80,7 @@ class Records:
         none."""
         params = flat((config or self.spec.config).model_dump(exclude={"cache"})) | {"seed": self.spec.seed}
         if config is None:
-            params |= row.params
+            params |= self.spec.groups[row.group or 0] | row.params
         self.journal.append(
             TrialBegun(
                 trial=row.number, name=self._run_name(row), replicates=self.spec.replicates, params=params,
@@ -112,6 +115,14 @@ class Records:
     def artifact(self, path: str, place: str) -> None:
         """Write that a file or folder belongs to the study's run."""
         self.journal.append(Artifact(path=path, place=place, time=now()))
+
+    def answered(self, answer: str, report: str | None) -> None:
+        """Write what the study has found; `report` is the artifact that says more."""
+        self.journal.append(Answered(answer=answer, report=report, time=now()))
+
+    def model(self, row: TrialRecord, path: str, register: str | None) -> None:
+        """Write that the trial's finished model is in this folder, and under which name others may find it."""
+        self.journal.append(Model(trial=row.number, path=path, step=row.steps, register=register, time=now()))
 
     def _end(
         self,

@@ -12,7 +12,7 @@ import optuna
 from study.ledger.groups import GROUP, alone, places
 from study.ledger.optuna_study import Refused, importances
 from study.ledger.trial_record import TrialRecord, front
-from study.private_names import storage_id
+from study.private_names import show_constraint, storage_id
 from study.protocol.destinations import Destinations
 from study.protocol.folder import stored_model, stored_trial
 from study.protocol.states import ReplicateState, TrialState
@@ -25,7 +25,7 @@ class Trials:
 
     def __init__(self, study: optuna.Study, spec: Study, destinations: Destinations) -> None:
         """Read the rows of all trials that were begun; raises `Refused` for those of another version."""
-        self._optuna, self._spec, self._storage = study, spec, destinations.storage
+        self._optuna, self._spec, self._folder = study, spec, destinations.storage
         self._checkpoints, self._id = destinations.checkpoints, study.user_attrs["id"]
         self.groups = places(spec)
         self.rows = {trial.number: self._restored(trial) for trial in self.begun()}
@@ -61,11 +61,20 @@ class Trials:
 
     def config(self, row: TrialRecord) -> TrainerConfig:
         """The config that the trial trains with; ValueError where its parameters make none."""
-        return self._spec.config_with(row.params | {"cache": str(self._storage.cache)})
+        return self._spec.config_with(self.settings(row) | {"cache": str(self._folder.cache)})
+
+    def settings(self, row: TrialRecord) -> dict[str, Any]:
+        """What the trial changes in the config: what its group gives it, and its parameters."""
+        return self._spec.groups[row.group or 0] | row.params
 
     def store(self, row: TrialRecord) -> None:
-        """Write the trial's row."""
-        self.trial(row.number).set_user_attr("row", _finite(asdict(row)))
+        """Write the trial's row, and for those who look at Optuna's trials its state and its reason."""
+        trial = self.trial(row.number)
+        trial.set_user_attr("row", _finite(asdict(row)))
+        told = {"state": str(row.state), "reason": row.reason}
+        for key, value in told.items():
+            if trial.user_attrs.get(key) != value:
+                trial.set_user_attr(key, value)
 
     def tell(self, row: TrialRecord) -> None:
         """End the trial in Optuna, if it has not ended there yet."""
@@ -76,7 +85,9 @@ class Trials:
         learnt = row.state in (TrialState.COMPLETE, TrialState.COLLAPSED, TrialState.PRUNED) or row.refused
         constraint = "refused" if row.refused else "collapse"
         if learnt and constraint not in trial.constraints:
-            trial.set_constraint(constraint, 1.0 if row.refused or row.state == TrialState.COLLAPSED else -1.0)
+            violated = 1.0 if row.refused or row.state == TrialState.COLLAPSED else -1.0
+            trial.set_constraint(constraint, violated)
+            show_constraint(trial, violated)
         if row.state == TrialState.COMPLETE:
             self._optuna.tell(trial, [row.values[o.name] for o in self._spec.objectives])
         else:
@@ -107,8 +118,8 @@ class Trials:
             replicates = self.rows[number].replicates
             complete = [n for n, told in enumerate(replicates) if told.state == ReplicateState.COMPLETE]
             return stored_model(place, complete[-1]) if complete else place
-        newest = self._storage.trial(number).newest()
-        return None if newest is None else self._storage.inside(newest)
+        newest = self._folder.trial(number).newest()
+        return None if newest is None else self._folder.inside(newest)
 
     def best(self, group: int | None) -> list[int]:
         """The best complete trial of a group that is no control, or the Pareto front where there are several
@@ -149,7 +160,7 @@ class Trials:
                 f"({error}): use that one, or begin anew with --fresh"
             ) from error
         if row.checkpoint:
-            row.checkpoint = self._storage.inside(self._storage.resolved(row.checkpoint))
+            row.checkpoint = self._folder.inside(self._folder.resolved(row.checkpoint))
         return row
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -46,10 +47,11 @@ def plan(
     if study.group is not None:
         lines.append(f"groups      {study.group.key}: {', '.join(study.group.names)}, each with a search of its own")
     if study.controls:
-        lines.append("controls    " + ", ".join(_point(p) for p in study.controls))
+        lines.append(_wrapped("controls    " + ", ".join(_point(p) for p in study.controls)))
     of_each = "" if study.group is None else f"{len(study.groups)} groups x "
     if study.points:
-        lines.append(f"first       {len(study.points)} given points: " + ", ".join(_point(p) for p in study.points))
+        points = ", ".join(_point(p) for p in study.points)
+        lines.append(_wrapped(f"first       {len(study.points)} given points: {points}"))
     lines += [
         f"sampler     {study.sampler}, pruner {study.pruner.kind}, seed {study.seed}",
         *pruning.outlook(study),
@@ -75,6 +77,11 @@ def plan(
         settings[study.group.key] = "that of its group"
     lines += [f"  {key} = {value}" for key, value in settings.items()]
     return "\n".join(lines)
+
+
+def _wrapped(line: str) -> str:
+    """A line of the plan as several where it is long, the later ones below its text."""
+    return textwrap.fill(line, 120, subsequent_indent=" " * 12, break_long_words=False, break_on_hyphens=False)
 
 
 def _tracking(destinations: Destinations) -> str:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 POWER = 0.8
+REPORTED = "reported"
 DRAWS = 4_000
 FLIPS = 12
 """Up to so many seeds all flips of signs are looked at; beyond, as many as these have."""
@@ -91,12 +92,13 @@ def outlook(study: Study) -> list[str]:
             "not known, for want of what a difference varies by between test items and between seeds, and of the "
             "number of items: --power measured=FOLDER takes them from an earlier study"
         )
-        lines += _reported(study.power, None)
     else:
         seeds = "not known" if known.between_seeds is None else f"{known.between_seeds:.2g}"
         lines.append(
             f"a difference varies by {known.between_items:.2g} between items, {seeds} between seeds: {known.origin}"
         )
+    if not any(line.startswith(REPORTED) for line in lines):
+        lines += _reported(study.power, None)
     return [("power       " if place == 0 else " " * 12) + line for place, line in enumerate(lines)]
 
 
@@ -125,12 +127,16 @@ def _searched(study: Study, known: Deviations | None) -> list[str]:
             f"one seed: of two trials that are level, the report's test over items tells {false_alarms(known):.0%} "
             f"apart at p < {LEVEL:g}; several replicates or fresh seeds for the best few tell luck from difference"
         )
-    if seeds == 1 and known.between_seeds is None:
-        lines.append("one seed: the difference is one of two trained models, not of their settings")
+    if known.between_seeds is None:
+        lines.append(
+            "one seed: the difference is one of two trained models, not of their settings" if seeds == 1
+            else "that is as if seeds did not differ: what a difference varies by between them is not known"
+        )  # fmt: skip
     return lines
 
 
 def _paired(study: Study, known: Deviations | None) -> list[str]:
+    """Of a metric with sizes the difference at one size is taken to vary as that of their mean does."""
     name, seeds = study.objectives[0].name, study.replicates
     sizes = sum(metric.of == name for metric in study.metrics.values())
     tests = [(f"{name} on average over {sizes} sizes" if sizes else name, 1)]
@@ -167,7 +173,7 @@ def _reported(power: Power, smallest: float | None) -> list[str]:
         verdict = ", no less than that"
     else:
         verdict = ", LESS than that: the study is not likely to show it; more seeds or test items are needed"
-    return [f"reported is {power.reported:g}{source}{verdict}"]
+    return [f"{REPORTED} is {power.reported:g}{source}{verdict}"]
 
 
 def by_student(known: Deviations, seeds: int, level: float) -> float:
@@ -193,9 +199,9 @@ def by_student(known: Deviations, seeds: int, level: float) -> float:
 
 def false_alarms(known: Deviations) -> float:
     """How often the test over items of one seed gives p < LEVEL for two trials that are level over all seeds."""
-    of_items = math.sqrt(known.between_items**2 / known.items)
-    normal = NormalDist()
-    return 2 * normal.cdf(-normal.inv_cdf(1 - LEVEL / 2) * of_items / math.sqrt(known.variance(1)))
+    normal, luck = NormalDist(), known.between_seeds or 0.0
+    seen = math.sqrt(1 - luck**2 / known.variance(1))
+    return 2 * normal.cdf(-normal.inv_cdf(1 - LEVEL / 2) * seen)
 
 
 def by_flips(known: Deviations, seeds: int, level: float) -> float:
@@ -246,7 +252,10 @@ def deviations(power: Power) -> Deviations | None:
     """What is known of a study's differences: deviations that an earlier study measured go before stated ones, a stated
     number of items before that of the earlier study. None where items or what varies between them stay open."""
     if power.measured:
-        found = measured(StudyFolder(Path(power.measured).absolute()))
+        storage = StudyFolder(Path(power.measured).absolute())
+        if not storage.summary.exists():
+            raise ValueError(f"power.measured={power.measured}: no study was run in this folder")
+        found = measured(storage)
         if found.between_seeds is None and power.seed_deviation is not None:
             found = replace(found, between_seeds=power.seed_deviation, origin=f"{found.origin}; seeds stated")
         return replace(found, items=power.items or found.items)
@@ -269,20 +278,28 @@ def measured(storage: StudyFolder) -> Deviations:
     ]
     if not tables:
         raise ValueError(f"{storage.path}: no two trials of it are complete with values per test item")
-    parts = [components(table) for table in tables]
+    varied = [_variances(table) for table in tables]
+    of_seeds = [variance for variance, _, _ in varied if variance is not None]
     seeds, items = tables[0].shape
-    noise = [float(sum(variance for variance, _ in part.both)) for part in parts]
-    of_items = [max(float(part.items[0][0]) - e, 0.0) * items for part, e in zip(parts, noise, strict=True)]
-    of_seeds = [
-        max(float(part.seeds[0][0]) - e, 0.0) * seeds for part, e in zip(parts, noise, strict=True) if part.seeds
-    ]
     return Deviations(
         items=items,
-        between_items=math.sqrt(median(of_items)),
-        between_both=math.sqrt(median(noise) * seeds * items),
+        between_items=math.sqrt(median(variance for _, variance, _ in varied)),
+        between_both=math.sqrt(median(variance for _, _, variance in varied)),
         between_seeds=math.sqrt(median(of_seeds)) if of_seeds else None,
         origin=f"measured in {storage.path}, {len(tables)} difference(s) of {seeds} seed(s) on {items} items",
     )
+
+
+def _variances(table: np.ndarray) -> tuple[float | None, float, float]:
+    """Variance between seeds, between items and between both of differences (seeds, items); with one seed nothing is
+    known of the first, and the last is part of the second."""
+    seeds, items = table.shape
+    found = components(table)
+    of_seeds, of_items, of_both = (
+        float(sum(variance for variance, _ in parts)) for parts in (found.seeds, found.items, found.both)
+    )
+    between_seeds = max(of_seeds - of_both, 0.0) * seeds if found.seeds else None
+    return between_seeds, max(of_items - of_both, 0.0) * items, of_both * seeds * items
 
 
 def _differences(storage: StudyFolder, summary: StudySummary) -> list[np.ndarray]:

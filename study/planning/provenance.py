@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import importlib.metadata
 import os
 import platform
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 from study import __version__
+from study.notify import shown
 from study.tracking import PACKAGE as RECORDER
 from study.uris import redacted
 
@@ -46,9 +48,24 @@ def git_state() -> dict[str, str]:
     return {}
 
 
-def command() -> str:
-    """The command line of this process, without the passwords in its URLs."""
-    return " ".join(map(redacted, sys.argv))
+def source(file: Path, secret: str | None = None) -> dict[str, str]:
+    """Tags for who ran what: the command line, as `command` gives it, the study's file, and the user."""
+    found = {
+        "command": command(secret), "source": f"{file.parent.name}/{file.name}",
+        "source.type": "LOCAL",
+    }  # fmt: skip
+    try:
+        return found | {"user": getpass.getuser()}
+    except (KeyError, OSError):
+        # A container's user may have no name.
+        return found
+
+
+def command(secret: str | None = None) -> str:
+    """The command line of this process, without the passwords in its URLs, and with no more of a `secret` target of
+    notifications than may be shown."""
+    words = [word.replace(secret, shown(secret)) if secret else word for word in sys.argv]
+    return " ".join(map(redacted, words))
 
 
 def _git(*arguments: str) -> str:

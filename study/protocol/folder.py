@@ -167,6 +167,11 @@ class EvaluationFolder(WorkFolder):
 class StudyFolder(WorkFolder):
     """What a study writes."""
 
+    @classmethod
+    def within(cls, folder: Path) -> list[StudyFolder]:
+        """The studies whose folders are in this one, by name."""
+        return [cls(path.parent) for path in sorted(folder.glob("*/summary.json"))]
+
     @property
     def ledger_lock(self) -> Path:
         """The file that the ledger holds a lock on; the ledger may outlive a launch that was killed."""

@@ -10,6 +10,8 @@ A line is one JSON object. Its first key `op` says which kind of entry it is, th
     values     figures of a replicate, of a trial as a whole, or of the study
     end        a replicate, a trial or the study has ended
     artifact   a file or folder to keep with the study
+    answer     what the study has found, in words
+    model      the finished model of a trial, to be kept so that others can open it
 
 The first line is one of `study`, and says whose journal it is. `trial: null` is the study, `replicate: null` the trial
 as a whole. An entry that begins something reopens what an `end` closed. Numbers that are not finite are the strings
@@ -155,8 +157,35 @@ class Artifact:
     time: int
 
 
-Entry = StudyBegun | InputsRead | TrialBegun | ReplicateBegun | Metrics | Values | Ended | Artifact
-E = TypeVar("E", StudyBegun, InputsRead, TrialBegun, ReplicateBegun, Metrics, Values, Ended, Artifact)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What the study has found, as its report says it; `report` is the artifact that says more, or None."""
+
+    op: ClassVar[str] = "answer"
+    trial: ClassVar[None] = None
+    replicate: ClassVar[None] = None
+    answer: str
+    report: str | None = None
+    time: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """The finished model of a trial is in the folder at `path`, in the study's folder."""
+
+    op: ClassVar[str] = "model"
+    replicate: ClassVar[None] = None
+    trial: int
+    path: str
+    step: int
+    """Training steps behind it."""
+    register: str | None = None
+    """Name under which a registry has it, or None."""
+    time: int
+
+
+Entry = StudyBegun | InputsRead | TrialBegun | ReplicateBegun | Metrics | Values | Ended | Artifact | Answered | Model
+E = TypeVar("E", StudyBegun, InputsRead, TrialBegun, ReplicateBegun, Metrics, Values, Ended, Artifact, Answered, Model)
 
 BEGIN = b'{"op":'
 """How every line begins."""
@@ -339,6 +368,8 @@ _KINDS: dict[str, Callable[[dict[str, Any]], Entry]] = {
     "values": _values,
     "end": _end,
     "artifact": _artifact,
+    "answer": lambda fields: Answered(**fields),
+    "model": lambda fields: Model(**fields),
 }
 
 # --- words of format 1 ---------------------------------------------------------------------------

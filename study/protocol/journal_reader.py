@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from study.protocol.journal import Damaged, Entry, Newer, decode
+
+CHUNK = 2**20
 
 
 class JournalReader:
@@ -15,6 +18,9 @@ class JournalReader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._end = 0
+        self._counting = threading.Lock()
+        self._counted = (0, 0, 0)
+        """(from byte, up to byte, entries between them), of the newest count."""
 
     def read(self, offset: int = 0) -> Iterator[tuple[int, Entry]]:
         """What was appended from byte `offset` on, each entry with the offset just behind it."""
@@ -34,12 +40,25 @@ class JournalReader:
                 yield offset, entry
 
     def pending(self, offset: int) -> int:
-        """How many entries there are from byte `offset` on."""
-        if offset >= self._end:
+        """How many entries there are from byte `offset` on; nothing is counted twice as offset and journal grow."""
+        with self._counting:
+            start, end, entries = self._counted
+            if not start <= offset <= end:
+                start, end, entries = offset, offset, 0
+            whole = max(self._end, offset)
+            entries += self._lines(end, whole) - self._lines(start, offset)
+            self._counted = (offset, whole, entries)
+            return entries
+
+    def _lines(self, start: int, end: int) -> int:
+        if start >= end:
             return 0
+        lines = 0
         with self.path.open("rb") as file:
-            file.seek(offset)
-            return file.read(self._end - offset).count(b"\n")
+            file.seek(start)
+            while start < end and (data := file.read(min(CHUNK, end - start))):
+                lines, start = lines + data.count(b"\n"), start + len(data)
+        return lines
 
     def begins_at(self, offset: int) -> bool:
         """Whether an entry begins at this byte, or the next one will."""

@@ -20,6 +20,7 @@ from typing import Any
 
 from study.protocol.states import ReplicateState
 from study.spec import Resources
+from trainables.faults import Fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,33 @@ class HandOut:
 
     number: int
     ticket: int
+    tried: frozenset[str] = frozenset()
+    """Ids of nodes on which the trial has met a fault of theirs, and should not be run again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A fault of machines that kept a gang from going on, for the ledger."""
+
+    kind: Fault
+    reason: str
+    """One line."""
+    node: str | None = None
+    """Id of the node whose fault it is; None where it is none's alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the engine has to know between two trials."""
+
+    halted: bool
+    """Whether no trial will be handed out any more, whatever room there is."""
+    pausing: bool
+    """Whether none is handed out for a while."""
+    left: frozenset[str]
+    """Ids of nodes that get no more trials."""
+    seated: int
+    """Trials whose gangs have their places, of those that were handed out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +73,8 @@ class Assignment:
     """The trial's folder, in the study's storage folder."""
     store: str | None
     """URI of an object store that keeps what the trial writes instead, or None."""
+    system_metrics: bool = False
+    """Whether rank 0 reports what the trial takes of its machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +91,20 @@ class Outcome:
     seconds_per_step: float = 0.0
     seconds: float = 0.0
     """Seconds that the replicate has spent in the training loop, over all attempts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a launch has found at its end, for the study's records."""
+
+    answer: str | None = None
+    """The answer in words, or None where there is no report of it."""
+    report: str | None = None
+    """The place of the artifact that says more."""
+    models: tuple[tuple[int, str], ...] = ()
+    """(trial, path in the study's folder) of the best trials' finished models: one, or one of each group."""
+    register: str | None = None
+    """Name under which a registry is to have them, or None."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,8 @@ class Tracking(_Part):
     """What all runs of the study are filed under."""
     run_id: str | None = None
     """The study's own run, the parent of its trials' runs; null until the server has it."""
+    page: str | None = None
+    """The page with its runs, to be put behind the address of a server; null until the server has one."""
     pending: int = 0
     """Entries of the journal that the server does not have yet."""
     error: str | None = None
@@ -122,8 +124,7 @@ class TrialSummary(_Part):
     group: str | None = None
     """Name of its group; null in a study without groups."""
     params: Mapping[str, Any]
-    """Parameters that its group gave it and the space suggested, or those of a control: dotted key of the config ->
-    value."""
+    """Parameters that the space suggested, or those of a control: dotted key of the config -> value."""
     values: MetricValues = {}
     """Metric -> mean over replicates; `test.`, `untrained.` and `untrained.test.` stand before a name."""
     replicates: tuple[ReplicateSummary, ...] = ()
@@ -216,11 +217,7 @@ class StudySummary(_Part):
     def alone(self, group: GroupSummary) -> StudySummary:
         """The summary as it would be if the study had this group only: one without groups, whose trials keep their
         numbers."""
-        own = (trial for trial in self.trials if trial.group == group.name)
-        trials = (
-            trial.model_copy(update={"params": {k: v for k, v in trial.params.items() if k != self.group}})
-            for trial in own
-        )
+        trials = (trial.model_copy(update={"group": None}) for trial in self.trials if trial.group == group.name)
         told = {name: getattr(group, name) for name in GroupSummary.model_fields.keys() - {"name", "value"}}
         return self.model_copy(update=told | {"group": None, "groups": (), "trials": tuple(trials)})
 

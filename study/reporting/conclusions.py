@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from study.protocol.states import StudyStatus
+from study.protocol.summary import StudySummary
 from study.reporting.formatting import (
     at,
     baselines,
@@ -38,9 +39,9 @@ def answer(findings: Findings) -> str:
     return text + (f"; {enumerate_words(others)}." if others else ".")
 
 
-def accounts(findings: Findings) -> str:
+def accounts(summary: StudySummary) -> str:
     """How many trials ended how, and what they cost."""
-    return f"{counts(findings.summary)}. {cost(findings.summary.worker_seconds, findings.summary.gpu_hours)}."
+    return f"{counts(summary)}. {cost(summary.worker_seconds, summary.gpu_hours)}."
 
 
 def caveats(findings: Findings) -> list[str]:
@@ -203,6 +204,8 @@ def _rivals(findings: Findings) -> str:
     if rivals and not above and not level:
         largest = p_value(max(c.adjusted_p for c in rivals))
         others = "the other complete trial" if len(rivals) == 1 else f"each of the {len(rivals)} other complete trials"
+        # How a control compares the answer says.
+        others += " of the search" if findings.controls else ""
         parts.append(f"On the test queries it is better than {others} (Holm-adjusted {largest} or less).")
     return " ".join(parts)
 

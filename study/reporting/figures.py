@@ -33,7 +33,7 @@ def _drawn(findings: Findings) -> dict[str, alt.LayerChart | None]:
         for contrast in contrasts:
             found[differences_of(contrast, contrasts)] = paired_plots.differences(contrast)
     if not findings.contrasts:
-        found["parameter_curve"] = plots.parameter_curve(findings)
+        found["curve"] = plots.curve(findings)
     found["matched_cost"] = plots.matched_cost(findings)
     found["pareto"] = plots.pareto(findings)
     found["plane_map"] = search_plots.plane_map(findings)

@@ -71,11 +71,13 @@ def setting(value: Any) -> str:
 
 def at(trial: TrialSummary, parameter: str) -> str:
     """What a trial is called, such as `k = 2`: a control by what it changes, another trial without the study's
-    parameter by its number."""
+    parameter by its number; behind its group where it has one."""
     params = trial.params
     if trial.control:
-        return "control " + ", ".join(f"{name} = {setting(value)}" for name, value in params.items())
-    return f"{parameter} = {setting(params[parameter])}" if parameter in params else f"trial {trial.number}"
+        told = "control " + ", ".join(f"{name} = {setting(value)}" for name, value in params.items())
+    else:
+        told = f"{parameter} = {setting(params[parameter])}" if parameter in params else f"trial {trial.number}"
+    return told if trial.group is None else f"{trial.group}, {told}"
 
 
 def parameters(trials: Iterable[TrialSummary], first: str) -> list[str]:
@@ -147,13 +149,21 @@ def objective(summary: StudySummary) -> tuple[str, bool]:
 
 
 def best_trial(summary: StudySummary) -> TrialSummary | None:
-    """The best finished trial; with several objectives the one that is best in the first of them."""
+    """The best finished trial of a study without groups; with several objectives the one that is best in the first."""
+    assert not summary.groups, "each group has its own: best_trials"
     metric, more = objective(summary)
     chosen = [trial for trial in summary.trials if trial.number in summary.best]
     measured = [(value, trial) for trial in chosen if (value := trial.values.get(metric)) is not None]
     if not measured:
         return None
     return (max if more else min)(measured, key=lambda pair: pair[0])[1]
+
+
+def best_trials(summary: StudySummary) -> list[TrialSummary]:
+    """The best finished trial of each group that has one; of a study without groups that of the study."""
+    own = [best_trial(summary.alone(group)) for group in summary.groups] or [best_trial(summary)]
+    numbers = {trial.number for trial in own if trial is not None}
+    return [trial for trial in summary.trials if trial.number in numbers]
 
 
 def reported(trial: TrialSummary, metric: str) -> str:

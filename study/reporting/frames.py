@@ -42,8 +42,11 @@ _OF_A_REPLICATE = (Column("trial", "int32", _TRIAL.meaning), Column("replicate",
 TABLES: dict[str, tuple[Column, ...]] = {
     "trials": (
         _TRIAL,
+        Column("group", "string", "Its group; missing in a study without groups."),
         Column("state", "string", "What has become of the trial."),
-        Column("best", "bool", "Whether it is the best trial, or on the Pareto front of several objectives."),
+        Column(
+            "best", "bool", "Whether it is the best trial, or on the Pareto front of several objectives; of its group."
+        ),
         Column("control", "bool", "Whether it is a control: an arm to compare with, outside the search."),
         Column("params.KEY", "as its values", "The parameter KEY; missing where the space left it out."),
         Column("metrics.NAME", "float64", f"{_METRICS}, the mean over replicates; missing where it was not measured."),

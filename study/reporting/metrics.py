@@ -50,6 +50,11 @@ class DeclaredMetrics:
         return next((name for name, metric in self.declared.items() if metric.cost), None)
 
     @property
+    def explains(self) -> str | None:
+        """The metric that may explain why groups of a study differ; None where the recipe reports none."""
+        return next((name for name, metric in self.declared.items() if metric.explains), None)
+
+    @property
     def columns(self) -> list[str]:
         """The metrics that the table of trials shows beside the objective and the cost."""
         return [name for name, metric in self.declared.items() if metric.column]

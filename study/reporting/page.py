@@ -11,16 +11,17 @@ from typing import Any
 
 from study.protocol.folder import StudyFolder
 from study.protocol.states import StudyStatus
-from study.protocol.summary import StudySummary
+from study.protocol.summary import StudySummary, read
 from study.reporting import frames, tables, vega
 from study.reporting.conclusions import accounts, answer, caveats, notes, over, unconfirmed
 from study.reporting.figures import by_metric, differences_of, figures
 from study.reporting.formatting import at, named, seconds
+from study.reporting.groups import grouped, headline, overview
 from study.reporting.origin import origin
 from study.reporting.paired import sentence
 from study.reporting.palette import DARK
 from study.reporting.results import Findings
-from study.uris import viewer
+from study.uris import runs_page, viewer
 from trainables.files import write_whole
 
 HERE = Path(__file__).parent
@@ -51,6 +52,16 @@ class Section:
     drawn: Mapping[str, Figure]
     prefix: str = ""
     """What the names of its figures begin with."""
+    title: str = ""
+    """The group that they are of; "" in a study without groups."""
+
+    @property
+    def answer(self) -> str:
+        return answer(self.findings)
+
+    @property
+    def caveats(self) -> list[str]:
+        return caveats(self.findings)
 
     @cached_property
     def legend(self) -> dict[str, str]:
@@ -70,28 +81,80 @@ class Section:
         }
 
 
+@dataclass(frozen=True)
+class Report:
+    """All that a page says of a study."""
+
+    storage: StudyFolder
+    summary: StudySummary
+    sections: tuple[Section, ...]
+    """One, or one for each group."""
+    answer: str
+    overview: tables.Table | None
+    """The groups side by side; None in a study without groups."""
+
+    @classmethod
+    def of(cls, storage: StudyFolder, pictures: bool) -> Report:
+        """Raises a ValueError that names the file where the folder holds no summary."""
+        summary = read(storage.summary)
+        groups = grouped(storage, summary)
+        if not groups:
+            findings = Findings(storage, summary)
+            section = Section(findings, _drawn(findings, pictures))
+            return cls(storage, summary, (section,), section.answer, None)
+        sections = tuple(
+            Section(one.findings, _drawn(one.findings, pictures), f"group{number}_", f"{summary.group}: {one.name}")
+            for number, one in enumerate(groups)
+        )
+        key = summary.group or ""
+        side = overview(key, groups)
+        columns = tuple(tables.Column(head, "text") for head in side.heads)
+        return cls(storage, summary, sections, headline(key, groups), tables.Table("Groups", columns, side.rows))
+
+    @property
+    def caveats(self) -> list[str]:
+        """Those of the study; groups have theirs in their sections."""
+        return self.sections[0].caveats if self.overview is None else []
+
+    @property
+    def models(self) -> list[str]:
+        """Where the best model, or that of each group, is, or its newest checkpoint."""
+        bests = [(one.title, one.findings.best) for one in self.sections]
+        return [
+            f"{title + ', ' if title else ''}{self.storage.resolved(best.checkpoint)}"
+            for title, best in bests
+            if best is not None and best.checkpoint
+        ]
+
+
+def answer_of(storage: StudyFolder) -> str:
+    """The answer to the study's question in a sentence or two. Raises as `write`."""
+    summary = read(storage.summary)
+    groups = grouped(storage, summary)
+    return headline(summary.group or "", groups) if groups else answer(Findings(storage, summary))
+
+
 def write(storage: StudyFolder) -> Path:
     """Write `report.html`, `report.md`, the figures as PNGs and the tables of `frames` into a study's folder.
 
     Returns the page's path. Raises a ValueError that names the file where the folder holds no summary.
     """
-    findings = Findings(storage)
-    section = Section(findings, _drawn(findings, pictures=True))
+    report = Report.of(storage, pictures=True)
     for path in storage.figures():
         path.unlink()
-    for figure in section.drawn.values():
-        assert figure.picture is not None
-        write_whole(storage.figure(figure.name), vega.png(figure.picture))
-    frames.write(storage, findings.summary)
-    write_whole(storage.report_text, _rendered("report.md.jinja", section))
-    write_whole(storage.report, _rendered("report.html.jinja", section))
+    for section in report.sections:
+        for figure in section.drawn.values():
+            assert figure.picture is not None
+            write_whole(storage.figure(section.prefix + figure.name), vega.png(figure.picture))
+    frames.write(storage, report.summary)
+    write_whole(storage.report_text, _rendered("report.md.jinja", report))
+    write_whole(storage.report, _rendered("report.html.jinja", report))
     return storage.report
 
 
 def write_while_running(storage: StudyFolder) -> None:
     """Write `report.html` as far as the study is: cheaply, without pictures and tables. Raises as `write`."""
-    findings = Findings(storage)
-    write_whole(storage.report, _rendered("report.html.jinja", Section(findings, _drawn(findings, pictures=False))))
+    write_whole(storage.report, _rendered("report.html.jinja", Report.of(storage, pictures=False)))
 
 
 def _drawn(findings: Findings, pictures: bool) -> dict[str, Figure]:
@@ -112,20 +175,21 @@ def _environment() -> Any:
     return environment
 
 
-def _rendered(template: str, section: Section) -> str:
-    findings, summary = section.findings, section.findings.summary
+def _rendered(template: str, report: Report) -> str:
+    findings, summary = report.sections[0].findings, report.summary
     return _environment().get_template(template).render(
-        sections=[section],
-        f=findings,
+        sections=report.sections,
         s=summary,
-        answer=answer(findings),
-        accounts=accounts(findings),
-        caveats=caveats(findings),
+        answer=report.answer,
+        overview=report.overview,
+        accounts=accounts(summary),
+        caveats=report.caveats,
         notes=notes(findings),
         costs=_costs(summary),
         origin=origin(findings),
-        model=_model(findings),
+        models=report.models,
         hint=viewer(uri) if (uri := summary.tracking.uri) else None,
+        runs=runs_page(uri, summary.tracking.page) if uri else None,
         updated=f"{summary.updated:%Y-%m-%d %H:%M} UTC",
         running=summary.status == StudyStatus.RUNNING,
         tables=tables, named=named, sentence=sentence, over=over, by_metric=by_metric, differences_of=differences_of,
@@ -133,12 +197,6 @@ def _rendered(template: str, section: Section) -> str:
         script=lambda: (HERE / "report.js").read_text(encoding="utf-8"), program=vega.program,
         dark=vega.as_json(DARK),
     )  # fmt: skip
-
-
-def _model(findings: Findings) -> str | None:
-    """Where the best model is, or its newest checkpoint."""
-    best = findings.best
-    return findings.storage.resolved(best.checkpoint) if best is not None and best.checkpoint else None
 
 
 def _cell(text: str) -> str:

@@ -44,7 +44,7 @@ DOT: dict[str, Any] = {"size": 9, "strokeWidth": 3.5}
 T = TypeVar("T")
 
 
-def parameter_curve(findings: Findings) -> alt.LayerChart | None:
+def curve(findings: Findings) -> alt.LayerChart | None:
     """Effectiveness over the study's parameter: validation, test, untrained, baselines, stopped trials."""
     scale = Scale.of(findings)
     metric, test = findings.metric, f"test.{findings.metric}"

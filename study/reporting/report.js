@@ -14,7 +14,12 @@ async function draw(figure) {
   // A finger on a figure scrolls the page; pinching enlarges all of it.
   if (matchMedia("(pointer: coarse)").matches)
     for (const layer of [spec, ...spec.layer]) layer.params = layer.params?.filter((param) => param.bind !== "scales");
-  const drawn = await vegaEmbed(place, spec, { actions: false, ast: false, tooltip: { theme: dark.matches ? "dark" : "light" } });
+  const label = place.getAttribute("aria-label");
+  const drawn = await vegaEmbed(place, spec, { actions: false, ast: false, renderer: "canvas", tooltip: { theme: dark.matches ? "dark" : "light" } });
+  // Vega calls it a role of its own, with a label that says nothing.
+  place.setAttribute("role", "img");
+  place.setAttribute("aria-label", label);
+  place.removeAttribute("aria-roledescription");
   const picture = figure.querySelector("img");
   figure.querySelector(".svg").href = picture ? picture.src : await drawn.view.toImageURL("svg");
   figure.querySelector(".csv").href = URL.createObjectURL(new Blob([spec.data.values], { type: "text/csv" }));

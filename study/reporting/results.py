@@ -11,7 +11,7 @@ from typing import Literal
 from study.protocol import journal, per_item
 from study.protocol.folder import StudyFolder
 from study.protocol.states import StudyStatus, TrialState
-from study.protocol.summary import TrialSummary, read
+from study.protocol.summary import StudySummary, TrialSummary, read
 from study.reporting.formatting import at, best_trial, number, objective, reported
 from study.reporting.metrics import DeclaredMetrics
 from study.reporting.paired import contrasts
@@ -63,9 +63,10 @@ class Findings:
     Raises a ValueError that names the file where the summary is missing or is not one.
     """
 
-    def __init__(self, storage: StudyFolder) -> None:
+    def __init__(self, storage: StudyFolder, summary: StudySummary | None = None) -> None:
+        """Read what the trials of a summary have left; without one that of the folder, of a study without groups."""
         self.storage = storage
-        self.summary = read(storage.summary)
+        self.summary = read(storage.summary) if summary is None else summary
         self.trials = self.summary.trials
         self.metrics = DeclaredMetrics(self.summary.metrics)
         self.parameter = self.summary.parameter

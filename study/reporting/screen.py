@@ -19,6 +19,7 @@ from study.reporting.formatting import (
     at,
     baselines,
     best_trial,
+    best_trials,
     cost,
     counts,
     ended,
@@ -36,7 +37,7 @@ from study.reporting.metrics import DeclaredMetrics
 from study.reporting.progress import Progress
 from study.reporting.table import TICK_S, TableView
 from study.terminal import View
-from study.uris import viewer
+from study.uris import runs_page, viewer
 
 
 class Display:
@@ -180,30 +181,46 @@ class _Lines:
 def final_text(summary: StudySummary, storage: StudyFolder | None = None) -> str:
     """The result in a few lines: the best trial, what it cost, where the report and the runs are."""
     compared = summary.design == "paired" or any(trial.control for trial in summary.trials)
-    if compared and storage is not None:
+    if summary.groups and storage is not None:
+        found = _group_table(summary, storage)
+    elif compared and storage is not None and not summary.groups:
         # The answer of a comparison is a difference with its test, not a best trial; both take seconds to import.
         from study.reporting.conclusions import answer
         from study.reporting.results import Findings
 
-        result = answer(Findings(storage))
+        found = answer(Findings(storage))
     else:
-        result = _result(summary)
-    lines = [result, f"{counts(summary)}. {cost(summary.worker_seconds, summary.gpu_hours)}."]
+        found = result(summary)
+    lines = [found, f"{counts(summary)}. {cost(summary.worker_seconds, summary.gpu_hours)}."]
     failed = [trial for trial in summary.trials if trial.state == TrialState.FAILED]
     lines += [f"trial {t.number} failed: {why(t) or 'no reason recorded'}" for t in failed[:5]]
     if len(failed) > 5:
         lines.append(f"and {len(failed) - 5} more failed")
     if storage is not None:
-        best = best_trial(summary)
-        if best is not None and best.checkpoint:
-            lines.append(f"best model: {storage.resolved(best.checkpoint)}")
+        lines += [
+            f"best model{f' of {best.group}' if best.group else ''}: {storage.resolved(best.checkpoint)}"
+            for best in best_trials(summary)
+            if best.checkpoint
+        ]
         lines.append(f"report: {storage.report}")
     if summary.tracking.uri:
-        lines.append(f"MLflow: {viewer(summary.tracking.uri)}")
+        shown, page = viewer(summary.tracking.uri), runs_page(summary.tracking.uri, summary.tracking.page)
+        lines += [f"MLflow: {page}"] if page.startswith(shown) else [f"MLflow: {shown}", f"runs: {page}"]
     return "\n".join(lines)
 
 
-def _result(summary: StudySummary) -> str:
+def _group_table(summary: StudySummary, storage: StudyFolder) -> str:
+    from study.reporting.groups import grouped, headline, overview
+
+    groups, key = grouped(storage, summary), summary.group or ""
+    return f"{headline(key, groups)}\n\n{overview(key, groups).text()}\n"
+
+
+def result(summary: StudySummary) -> str:
+    """The best trial with its figures in one sentence, or why there is none; a line for each group where there are
+    groups."""
+    if summary.groups:
+        return "\n".join(f"{group.name}: {result(summary.alone(group))}" for group in summary.groups)
     best = best_trial(summary)
     if best is None:
         return no_result(summary)

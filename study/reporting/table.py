@@ -9,7 +9,7 @@ from typing import IO, Any, TextIO, cast
 from study.protocol.states import TrialState
 from study.protocol.summary import StudySummary, TrialSummary
 from study.reporting.formatting import (
-    best_trial,
+    best_trials,
     ended,
     parameters,
     seconds,
@@ -24,6 +24,8 @@ from study.terminal import View
 
 COLOURS = {"complete": "green", "pruned": "yellow", "collapsed": "red", "failed": "red", "running": "cyan"}
 BAR, TAIL = 16, 4
+NAME = 20
+"""Characters of a group's name that are shown."""
 TICK_S = 0.5
 """How often a wait is drawn."""
 
@@ -111,9 +113,11 @@ class TableView:
         from rich.text import Text
 
         names = parameters(summary.trials, self.progress.parameter)[: None if look.parameters else 1]
-        best = best_trial(summary)
+        best = best_trials(summary)
         table = Table(box=None, pad_edge=False, padding=(0, 2 if look.bars else 1, 0, 0), header_style="dim")
         table.add_column("trial" if look.bars else "#", justify="right", no_wrap=True)
+        if summary.groups:
+            table.add_column(Text(summary.group or ""), no_wrap=True, overflow="ellipsis", max_width=NAME)
         for name in names:
             table.add_column(Text(name), justify="right", no_wrap=True)
         table.add_column("steps", no_wrap=True)
@@ -124,10 +128,11 @@ class TableView:
         for trial in shown:
             value = trial.values.get(self.progress.objective)
             value = trial.latest.get(self.progress.objective) if value is None else value
-            own = trial is best
+            own = trial in best
             far = Text.assemble(_bar(share(trial)), " ", steps(trial)) if look.bars else Text(steps(trial))
             table.add_row(
                 Text(str(trial.number)),
+                *([Text(trial.group or "–")] if summary.groups else []),
                 *(Text(setting(trial.params.get(name, "–"))) for name in names),
                 far,
                 *([Text(show(trial.latest.get("train.loss")))] if look.loss else []),
@@ -168,10 +173,10 @@ def _state_cell(trial: TrialSummary, best: bool) -> Any:
 
 def _window(summary: StudySummary, rows: int) -> list[TrialSummary]:
     """The trials worth the room: the running, the best, then the newest; in their own order."""
-    best = best_trial(summary)
+    best = best_trials(summary)
 
     def rank(trial: TrialSummary) -> tuple[bool, bool, int]:
-        return trial.state == TrialState.RUNNING, trial is best, trial.number
+        return trial.state == TrialState.RUNNING, trial in best, trial.number
 
     kept = sorted(summary.trials, key=rank, reverse=True)[:rows]
     return sorted(kept, key=lambda trial: trial.number)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from study import request
+from study.notify import VARIABLE
 from study.planning import provenance
 from study.planning.plan import plan
 from study.protocol.destinations import Destinations
@@ -32,7 +33,7 @@ TRACKING = (
 STOP_S = 600
 """How long a stopped study may take to end its trials before Ray kills it; Ray's own default is 3 s."""
 
-HERE_ALONE = {"name", "list", "address", "storage", "ledger", "tracking_uri", "dry_run", "help"}
+HERE_ALONE = {"name", "list", "address", "storage", "ledger", "tracking_uri", "dry_run", "help", "notify"}
 """Options of `study.run` that are not passed on as they are."""
 
 
@@ -71,12 +72,13 @@ def build(options: argparse.Namespace) -> Job:
     """Check the request as far as that is possible from here; raises ValueError."""
     asked = request.requested(options, elsewhere=True)
     path = asked.file
-    storage = _storage(options, asked.name)
+    storage = _folder_of(options, asked.name)
     urls = {
         "MLFLOW_TRACKING_URI": options.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI"),
         "STUDY_LEDGER": options.ledger or os.environ.get("STUDY_LEDGER"),
+        VARIABLE: options.notify or os.environ.get(VARIABLE),
     }
-    for option, url in zip(("--tracking-uri", "--ledger"), urls.values(), strict=True):
+    for option, url in zip(("--tracking-uri", "--ledger"), urls.values(), strict=False):
         file = sqlite_path(url or "")
         if file is not None and not file.is_absolute():
             raise ValueError(f"{option} {url}: give an absolute path (sqlite:////...) that the cluster's head sees")
@@ -122,7 +124,7 @@ def _interpreter(options: argparse.Namespace) -> list[str]:
     return ["--python", "python"] if options.pip or options.uv else []
 
 
-def _storage(options: argparse.Namespace, name: str) -> StudyFolder:
+def _folder_of(options: argparse.Namespace, name: str) -> StudyFolder:
     if options.storage is None:
         raise ValueError(f"--storage is missing: a folder that all nodes of the cluster see, such as /shared/{name}")
     if not options.storage.is_absolute():

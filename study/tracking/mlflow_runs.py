@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,18 +18,32 @@ from urllib.parse import quote
 from pydantic import TypeAdapter
 
 from study.protocol.journal import (
+    Answered,
     Artifact,
     Ended,
     Ending,
     Entry,
     InputsRead,
     Metrics,
+    Model,
     ReplicateBegun,
     StudyBegun,
     TrialBegun,
     Values,
 )
 from study.protocol.states import StudyStatus, TrialState
+from study.tracking.model_process import ModelRequest
+from study.tracking.pages import (
+    BEST,
+    InputData,
+    Subject,
+    artifact_page,
+    description,
+    figure,
+    metric_key,
+    page,
+    view_tag,
+)
 from study.uris import redacted, sqlite_path
 from trainables.files import write_whole
 
@@ -83,7 +97,7 @@ def initialise(uri: str) -> None:
         raise ValueError(f"tracking URI {redacted(uri)!r} cannot be used: {error}") from error
 
 
-Happening = StudyBegun | InputsRead | TrialBegun | ReplicateBegun | Ended | Artifact
+Happening = StudyBegun | InputsRead | TrialBegun | ReplicateBegun | Ended | Artifact | Answered | Model
 """The entries that are no figures."""
 
 TAGS = {
@@ -91,7 +105,12 @@ TAGS = {
     "source.type": "mlflow.source.type",
 }  # fmt: skip
 """Words of this project for what MLflow has tags of its own."""
-OWN, NAME = "mlflow.", "mlflow.runName"
+OWN, NAME, NOTE = "mlflow.", "mlflow.runName", "mlflow.note.content"
+CONTEXT = "mlflow.data.context"
+KIND = ("mlflow.experimentKind", "custom_model_development")
+"""Tag of an experiment whose pages are those of training runs, not of traces."""
+NAMES = 2
+"""Version of what metrics are called; a store that was filled under other names is filled again from the beginning."""
 
 
 def tags_of(entry: Happening) -> dict[str, str]:
@@ -105,7 +124,7 @@ def tags_of(entry: Happening) -> dict[str, str]:
             state = TrialState.COMPLETE if entry.state == StudyStatus.FINISHED else entry.state
             tags = {} if entry.attempts is None else {"attempts": str(entry.attempts)}
             return tags | {"state": str(state)} | ({REASON: entry.reason} if entry.reason else {})
-        case Artifact():
+        case Artifact() | Answered() | Model():
             return {}
     tags = {TAGS.get(name, name): text for name, text in entry.tags.items()}
     if isinstance(entry, (StudyBegun, TrialBegun)):
@@ -141,6 +160,7 @@ class State:
     uri: str
     experiment: str
     study_id: str
+    names: int = 1
     offset: int = 0
     rejected: int = 0
     runs: dict[str, str] = field(default_factory=dict)
@@ -150,7 +170,7 @@ class State:
 
     @classmethod
     def load(cls, path: Path, uri: str, experiment: str, study_id: str) -> State:
-        fresh = cls(uri, experiment, study_id)
+        fresh = cls(uri, experiment, study_id, NAMES)
         try:
             stored = TypeAdapter(cls).validate_json(path.read_bytes(), strict=True)
         except FileNotFoundError:
@@ -158,8 +178,8 @@ class State:
         except (OSError, ValueError) as error:
             log.warning("%s is not readable (%s): the journal is replayed from its start", path, error)
             return fresh
-        same = (stored.uri, stored.experiment, stored.study_id) == (uri, experiment, study_id)
-        return stored if same else fresh
+        bound = (stored.uri, stored.experiment, stored.study_id, stored.names)
+        return stored if bound == (uri, experiment, study_id, NAMES) else fresh
 
     def save(self, path: Path) -> None:
         write_whole(path, json.dumps(asdict(self)))
@@ -168,11 +188,14 @@ class State:
 class Runs:
     """Journal entries as calls to MLflow, each of which may be repeated."""
 
-    def __init__(self, uri: str, state: State) -> None:
+    def __init__(self, uri: str, state: State, subject: Subject) -> None:
         self.uri = uri
         self.state = state
+        self.subject = subject
         self.client: MlflowClient
         self.experiment_id: str
+        self.page: str | None = None
+        """The page with the study's runs, behind the address of a server; None until there is one."""
 
     def connect(self) -> None:
         self.client = connect(self.uri)
@@ -188,6 +211,9 @@ class Runs:
             self.experiment_id = experiment.experiment_id
             if experiment.lifecycle_stage == "deleted":
                 self.client.restore_experiment(self.experiment_id)
+        for tag in (KIND, view_tag(self.subject, self.state.study_id)):
+            self.client.set_experiment_tag(self.experiment_id, *tag)
+        self.page = page(self.experiment_id, self.state.study_id)
 
     def key(self, entry: Entry) -> str:
         """The run an entry belongs to: replicates have runs of their own only where there are several."""
@@ -239,30 +265,67 @@ class Runs:
         self.state.runs[key] = run.info.run_id
         return run.info.run_id, True
 
-    def metrics(self, entry: Metrics | Values) -> list[Item]:
+    def figures(self, entry: Metrics | Values) -> list[Item]:
+        """What was measured: points of curves, the objectives' first, and tags for what is measured once.
+
+        The study's own run has of its trials the best one's, and of that the objectives alone as curves. Steps tell
+        nothing that is measured once: what ends a run says all of that again.
+        """
         from mlflow.entities import Metric
 
         if isinstance(entry, Metrics):
             records = entry.records
         else:
             records = [{"step": entry.step, "time": entry.time, "metrics": entry.values}]
-        return [
-            Metric(accepted(name), float(value), int(record["time"]), int(record["step"]))
-            for record in records
-            for name, value in record["metrics"].items()
-        ]
+        objectives, tags = self.subject.objectives, {}
+        items: list[Item] = []
+        for record in records:
+            curves = {}
+            for name, value in record["metrics"].items():
+                key = metric_key(name, objectives)
+                if entry.trial is None:
+                    own = name.removeprefix(BEST)
+                    key = metric_key(own, objectives) if own in objectives and own != name else None
+                if key is not None:
+                    curves[accepted(key)] = float(value)
+                else:
+                    tags[name] = figure(value)
+            # Sections are named so that what is sorted begins with the objectives.
+            items += [Metric(key, curves[key], int(record["time"]), int(record["step"])) for key in sorted(curves)]
+        return items if isinstance(entry, Metrics) else [*items, *tag_items(tags)]
 
     def facts(self, entry: Happening) -> list[Item]:
         """Parameters and tags of an entry."""
         from mlflow.entities import Param
 
+        if isinstance(entry, Answered):
+            report = artifact_page(self.experiment_id, self.run(STUDY), entry.report) if entry.report else None
+            return [*tag_items({NOTE: description(self.subject.question, entry.answer, report)})]
+        noted = {NOTE: description(self.subject.question)} if isinstance(entry, StudyBegun) else {}
         params: Mapping[str, Any] = {}
         if isinstance(entry, (StudyBegun, TrialBegun)):
             params = entry.params
         elif isinstance(entry, ReplicateBegun):
             params = {"replicate.seed": entry.seed}
         shown = [Param(accepted(name), _fitting(value, PARAM_CHARACTERS)) for name, value in params.items()]
-        return [*shown, *tag_items(tags_of(entry))]
+        return [*shown, *tag_items(tags_of(entry) | noted)]
+
+    def inputs(self, key: str, found: Sequence[InputData]) -> None:
+        """Put the data sets that a run has read on its page."""
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        self.client.log_inputs(
+            self.run(key),
+            [
+                DatasetInput(
+                    Dataset(
+                        one.name, one.digest, "local", json.dumps({"uri": one.name}), profile=json.dumps(one.sizes)
+                    ),
+                    [InputTag(CONTEXT, one.context)],
+                )
+                for one in found
+            ],
+        )
 
     def log(self, key: str, items: Iterable[Item]) -> None:
         """One request for up to 1000 metrics, or 100 parameters and 100 tags: the client splits."""
@@ -278,6 +341,13 @@ class Runs:
         """Put a file, or what is in a folder, into `folder` of the run's artifacts."""
         put = self.client.log_artifacts if path.is_dir() else self.client.log_artifact
         put(self.run(key), str(path), folder or None)
+
+    def model(self, key: str, entry: Model, path: Path) -> ModelRequest:
+        """What is asked of a process that keeps the model of a trial."""
+        tags = {"study.id": self.state.study_id, "study.trial": str(entry.trial)}
+        name = re.sub(r"[^\w-]+", "-", f"{self.state.experiment}-trial-{entry.trial}")
+        runs = (self.run(key), self.run(STUDY))
+        return ModelRequest(self.uri, self.experiment_id, runs, entry.step, name, tags, str(path), entry.register)
 
     def alive(self, key: str) -> None:
         """Raise unless the server answers for the run."""
@@ -308,7 +378,7 @@ def accepted(name: str) -> str:
     return re.sub(r"[^\w.\- :/]", "_", name)
 
 
-def tag_items(tags: Mapping[str, str]) -> list[Item]:
+def tag_items(tags: Mapping[str, str]) -> list[RunTag]:
     """Tags as MLflow takes them."""
     from mlflow.entities import RunTag
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -26,7 +26,9 @@ from study.protocol.journal import (
     Artifact,
     Ended,
     Entry,
+    InputsRead,
     Metrics,
+    Model,
     ReplicateBegun,
     StudyBegun,
     TrialBegun,
@@ -45,6 +47,8 @@ from study.tracking.mlflow_runs import (
     tag_items,
     tags_of,
 )
+from study.tracking.model_process import ModelProcess
+from study.tracking.pages import Subject, inputs_of
 from study.uris import redacted
 from trainables.errors import first_line
 
@@ -58,6 +62,8 @@ T = TypeVar("T")
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0
 TRIES = 5
 """How often something is sent whose failure may be its own fault or a passing one."""
+LOOK_EVERY_S = 0.2
+"""How often a process that sends a model is looked after."""
 METRICS_PER_BATCH = 1000
 """Metrics that MLflow takes in one request."""
 
@@ -88,7 +94,9 @@ class Tracker:
     several, each has a child run of the trial's. MLflow's own tags of the study are put on every run.
     """
 
-    def __init__(self, journal: JournalReader, state: Path, uri: str, experiment: str, study_id: str) -> None:
+    def __init__(
+        self, journal: JournalReader, state: Path, uri: str, experiment: str, study_id: str, subject: Subject
+    ) -> None:
         if not re.fullmatch(r"[\w.\-]+", study_id):
             raise ValueError(f"study id {study_id!r}: accepted are letters, digits and _ . -")
         self._journal = journal
@@ -98,7 +106,7 @@ class Tracker:
         if not journal.begins_at(self._state.offset):
             log.warning("%s goes beyond the journal, which is replayed from its start", state)
             self._state.offset = 0
-        self._runs = Runs(uri, self._state)
+        self._runs = Runs(uri, self._state, subject)
         self._error: str | None = None
         self._news = threading.Event()
         self._stop = threading.Event()
@@ -130,6 +138,7 @@ class Tracker:
             uri=redacted(self._uri),
             experiment=self._state.experiment,
             run_id=runs.pop(STUDY, None),
+            page=self._runs.page,
             pending=self._journal.pending(self._state.offset),
             error=self._error,
         )
@@ -172,7 +181,7 @@ class Tracker:
         for end, entry in self._journal.read(self._state.offset):
             if isinstance(entry, (Metrics, Values)):
                 try:
-                    key, items = self._runs.key(entry), self._runs.metrics(entry)
+                    key, items = self._runs.key(entry), self._runs.figures(entry)
                 except (KeyError, TypeError, ValueError) as error:
                     self._reject(entry, error)
                     continue
@@ -206,6 +215,8 @@ class Tracker:
         match entry:
             case Artifact():
                 return self._upload(key, entry)
+            case Model():
+                return self._keep_model(key, entry)
             case StudyBegun():
                 self._state.tags |= inherited(tags_of(entry))
             case TrialBegun():
@@ -214,11 +225,13 @@ class Tracker:
         if of_its_own and isinstance(entry, (StudyBegun, TrialBegun, ReplicateBegun)):
             self._attempt(key, lambda: self._runs.open(key, entry))
         self._log(key, self._runs.facts(entry))
+        if isinstance(entry, (InputsRead, TrialBegun)) and (found := inputs_of(entry.tags)):
+            self._attempt(key, lambda: self._runs.inputs(key, found))
         if of_its_own and isinstance(entry, Ended):
             self._attempt(key, lambda: self._runs.end(key, entry.state, entry.time))
         return None
 
-    def _log(self, key: str, items: list[Item]) -> None:
+    def _log(self, key: str, items: Sequence[Item]) -> None:
         """What MLflow refuses is halved until only the items at fault are left out."""
         if not items:
             return
@@ -233,18 +246,34 @@ class Tracker:
                 self._log(key, items[middle:])
 
     def _upload(self, key: str, entry: Artifact) -> None:
+        self._store(key, entry.path, entry.place, lambda path: self._runs.upload(key, path, entry.place))
+
+    def _keep_model(self, key: str, entry: Model) -> None:
+        """Have a process of its own make and send the model: what it imports has no place in a ledger."""
+
+        def keep(path: Path) -> None:
+            with ModelProcess(self._runs.model(key, entry, path)) as process:
+                while not process.ended(within_s=LOOK_EVERY_S):
+                    if self._stop.is_set():
+                        raise _StoppedError
+
+        self._store(key, entry.path, "model", keep)
+
+    def _store(self, key: str, place: str, what: str, send: Callable[[Path], None]) -> None:
         """An artifact store that fails while the server answers (no credentials, say) holds nothing up."""
-        path, name = Path(StudyFolder(self._journal.path.parent).resolved(entry.path)), entry.place
+        path = Path(StudyFolder(self._journal.path.parent).resolved(place))
         problem: Exception = FileNotFoundError(f"{path} does not exist")
         for attempt in range(TRIES if path.exists() else 0):
             self._attempt(key, lambda: self._runs.alive(key))
             try:
-                return self._runs.upload(key, path, name)
+                return send(path)
+            except _StoppedError:
+                raise
             except Exception as error:
                 problem = error
                 self._problem(self._told(error))
                 self._pause(FIRST_PAUSE_S * 2**attempt)
-        self._log(key, tag_items({"artifact.error": f"{name}: {self._told(problem)}"}))
+        self._log(key, tag_items({"artifact.error": f"{what}: {self._told(problem)}"}))
         raise _RejectedError(self._told(problem))
 
     # ---- patience ----

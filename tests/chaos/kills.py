@@ -2,7 +2,7 @@
 
     python tests/chaos/kills.py --kills 5 --seed 1
     python tests/chaos/kills.py --kills 5 --only-driver
-    python tests/chaos/kills.py --do ctrl-c-early worker second ctrl-c ctrl-c-twice sigterm
+    python tests/chaos/kills.py --do ctrl-c-early worker second ctrl-c ctrl-c-twice sigterm-to-all
 
 Runs a small study undisturbed in one folder. In another one it disturbs it, each time running the same
 command again, to the end. Then both must have the same trials, values and losses to the last bit, no
@@ -121,6 +121,16 @@ def sigterm(study: Disturbed, launch: Launch) -> None:
     _stop_once(study, launch, lambda: os.kill(launch.process.pid, signal.SIGTERM), "SIGTERM")
 
 
+def sigterm_to_all(study: Disturbed, launch: Launch) -> None:
+    """SIGTERM to the study and to every process that it has started, as Slurm sends it to all of a step."""
+
+    def stop() -> None:
+        for process in launches.marked(launch.mark):
+            process.send_signal(signal.SIGTERM)
+
+    _stop_once(study, launch, stop, "SIGTERM to all processes")
+
+
 def _stop_once(study: Disturbed, launch: Launch, stop: Callable[[], None], how: str) -> None:
     launch.trained(2)
     trial = max(step[0] for step in launches.steps_of(study.storage))
@@ -180,6 +190,7 @@ DISTURBANCES = {
     "ctrl-c-early": ctrl_c_early,
     "ctrl-c-twice": ctrl_c_twice,
     "sigterm": sigterm,
+    "sigterm-to-all": sigterm_to_all,
 }
 
 

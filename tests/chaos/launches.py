@@ -242,6 +242,8 @@ def same_in_mlflow(storage: Path, uri: str) -> int:
     """
     from mlflow.tracking import MlflowClient
 
+    from study.tracking.pages import metric_key
+
     client = MlflowClient(uri)
     told = summary(storage)
     experiment = client.get_experiment_by_name(told["tracking"]["experiment"])
@@ -253,16 +255,16 @@ def same_in_mlflow(storage: Path, uri: str) -> int:
     assert parent.info.run_id == told["tracking"]["run_id"]
     children = {run.info.run_id: run for run in runs if run is not parent}
     journal = steps_of(storage)
+    objectives = {objective["name"]: objective["direction"] for objective in told["objectives"]}
     points = 0
     for trial in told["trials"]:
         run = children.pop(trial["run_id"])
         assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
         assert run.info.status == STATUS[trial["state"]], (trial["number"], run.info.status)
         records = [(step, record) for (number, _, step), record in journal.items() if number == trial["number"]]
-        wanted = Counter((name, step) for step, record in records for name in record["metrics"])
-        final = {(name, trial["steps"]) for name in (*trial["values"], "steps")}
-        final |= {(f"worker_seconds.{name}", trial["steps"]) for name in ("used", "saved")}
-        wanted |= Counter(final)
+        named = [(metric_key(name, objectives), step) for step, record in records for name in record["metrics"]]
+        named += [(metric_key(name, objectives), trial["steps"]) for name in trial["values"]]
+        wanted = Counter({(key, step) for key, step in named if key is not None})
         points += _same_points(client, run, wanted)
     _same_points(client, parent, None)
     return points

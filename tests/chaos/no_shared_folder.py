@@ -71,8 +71,9 @@ def evaluated(storage: Path, environment: dict[str, str]) -> None:
     assert "nDCG@10" in done.stdout
     told = summary(storage)["tracking"]
     client = MlflowClient(told["uri"])
-    best = [file.path for file in client.list_artifacts(told["run_id"], "best")]
-    assert "best/model.safetensors" in best, best
+    (output,) = client.get_run(told["run_id"]).outputs.model_outputs
+    best = [file.path for file in client.list_logged_model_artifacts(output.model_id, "artifacts/model")]
+    assert "artifacts/model/model.safetensors" in best, best
     say("  the best model is in MLflow, and was evaluated")
 
 

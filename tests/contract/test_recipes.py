@@ -208,7 +208,7 @@ def test_an_export_is_trained_again_to_the_last_bit(trainer, finished, cache, tm
 def test_an_export_has_a_card_that_the_hub_reads(trainer, finished) -> None:
     outcome, _, folder = finished(trainer)
     card = ModelCard.load(folder / "model" / "README.md")
-    assert card.data.library_name in ("sentence-transformers", "transformers")
+    assert card.data.to_dict()["library_name"] in ("sentence-transformers", "transformers")
     assert card.data.license == "unknown"
     assert trainer in card.data.tags
     reported = {result.metric_type: result.metric_value for result in card.data.eval_results}

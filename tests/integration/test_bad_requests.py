@@ -119,9 +119,9 @@ REQUESTS = [
     (["splade_k_search", "--set", "k=NaN"], "k=nan: input should be"),
     (["splade_k_search", "--set", "batch_size=0"], "batch_size=0: input should be greater than or equal to 2"),
     (["splade_k_search", "--set", "rescale=both"], "rescale='both': input should be 'tied' or 'untied'"),
-    (["splade_k_search", "--trials", "0"], "trials=0: input should be greater than 0"),
-    (["splade_k_search", "--workers-per-trial", "3"], "batch_size=32 cannot be shared by resources.workers=3"),
-    (["splade_k_search", "--seed", "-1"], "seed=-1"),
+    (["splade_k_search", "--trials", "0"], "--trials 0: input should be greater than 0"),
+    (["splade_k_search", "--workers-per-trial", "3"], "batch_size=32 cannot be shared by --workers-per-trial 3"),
+    (["splade_k_search", "--seed", "-1"], "--seed -1: input should be greater than or equal to 0"),
     (["splade_k_search", "--resources", "gpus"], "--resources takes KEY=VALUE, not 'gpus'"),
     (["splade_k_search", "--resources", "gpu_per_worker=1"], "did you mean 'resources.gpus_per_worker'"),
     (["splade_k_search", "--resources", "placement=NEAR"], "resources.placement='NEAR': input should be 'PACK'"),
@@ -371,7 +371,13 @@ def test_dry_run_is_quick_and_complete_and_starts_nothing(tmp_path) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.splitlines()[-1] == "[]"
-    for part in ("space       k in", "trials      9 x 1", "batch_size = 32", "ledger      nothing yet; to do: 9 new"):
+    for part in (
+        "space       k in",
+        "power       80% for",
+        "trials      9 x 1",
+        "batch_size = 32",
+        "ledger      nothing yet; to do: 9 new",
+    ):
         assert part in done.stdout
     assert list(tmp_path.iterdir()) == []
 
@@ -390,4 +396,5 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path) -> None:
 def test_list(tmp_path) -> None:
     done = command(tmp_path, "--list")
     assert done.returncode == 0
-    assert "splade_k_search  (embedded" in done.stdout
+    assert "splade_k_search\n" in done.stdout
+    assert "    embedded  the default; " in done.stdout

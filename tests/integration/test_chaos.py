@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_a_study_that_is_killed_and_interrupted_ends_as_an_undisturbed_one(tmp_path) -> None:
     """One story, because every start of Ray costs seconds: whatever comes, the same command carries on."""
     arguments = ("--trials", "3")
-    disturbances = ["worker", "everything", "second", "ctrl-c", "ctrl-c-twice"]
+    disturbances = ["worker", "everything", "second", "sigterm-to-all", "ctrl-c-twice"]
     start_s = kills.undisturbed(tmp_path / "undisturbed", arguments)
     # This seed kills in the middle of the second trial.
     kills.disturbed(tmp_path / "disturbed", arguments, disturbances, seed=16, start_s=start_s)

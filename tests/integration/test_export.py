@@ -231,4 +231,5 @@ def test_the_notebook_of_the_documentation_runs(storage, tmp_path, monkeypatch) 
     shown = ["".join(str(output.get("data", output.get("text"))) for output in cell.outputs) for cell in cells]
     assert "splade_k_search: Best k = 8: test nDCG@10 0.400" in shown[0]
     assert "trial 1 against trial 0, " in "".join(shown)
+    assert sum("image/png" in text for text in shown) == 1
     assert "tensor([[" in shown[-2]

@@ -169,6 +169,21 @@ def test_a_folder_whose_ledger_was_deleted_is_refused(folder, command, ids) -> N
     assert not (folder / "x" / "journal.jsonl").exists()
 
 
+def test_a_slurm_job_that_is_started_again_sets_nothing_aside(folder, command, monkeypatch) -> None:
+    finished("one", folder / "x")
+    journal = (folder / "x" / "journal.jsonl").read_bytes()
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    done = command("one.py", "--storage", "x", "--fresh", "--trials", "3")
+    assert (done.launched, done.err) == (
+        True,
+        "--fresh was for the first start of this Slurm job; started again, it carries on",
+    )
+    assert (folder / "x" / "journal.jsonl").read_bytes() == journal
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "0")
+    assert command("one.py", "--storage", "x", "--fresh").launched
+    assert not (folder / "x" / "journal.jsonl").exists()
+
+
 def test_a_ledger_of_another_study_of_the_same_name_is_refused(folder, command) -> None:
     mine, other = finished("one", folder / "x"), finished("one", folder / "y")
     url = ledger_url(folder / "y")
@@ -529,9 +544,9 @@ def test_a_moved_folder_carries_on_with_its_models(folder, command, ids) -> None
     session = types.SimpleNamespace(storage=StudyFolder(folder / "b"))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("study.reporting.page.write", lambda storage: storage.report)
-        assert Session._artifacts(session, None) == [
-            ("report.html", "report"), ("trials/0000/replicate-0/model", "best"),
-        ]  # fmt: skip
+        patched.setattr("study.reporting.page.answer_of", lambda storage: "Best k = 1.")
+        assert Session._reported(session, None) == ([("report.html", "report")], "Best k = 1.")
+    assert Session._best(session, None) == {0: folder / "b" / "trials" / "0000" / "replicate-0" / "model"}
     ledger.close([], 0)
     assert json.loads((folder / "b" / "study.json").read_text())["folder"] == str(folder / "b")
     assert str(folder / "a") not in (folder / "b" / "summary.json").read_text()

@@ -456,8 +456,8 @@ def test_a_dry_run_says_what_moved_and_what_is_begun_again(here, capsys) -> None
     wanted = ("--set", f"train.source={here}/pairs.jsonl")
 
     def begun() -> Ledger:
-        _, _, profile, asked = request.requested(run.parser().parse_args(["splade_k_search", *wanted]))
-        return open_ledger("splade_k_search", asked, storage, profile)
+        asked = request.requested(run.parser().parse_args(["splade_k_search", *wanted]))
+        return open_ledger("splade_k_search", asked.study, storage, asked.profile)
 
     ledger = begun()
     number = ledger.ask()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import sys
+import time
 import types
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,6 +20,7 @@ import optuna
 import pytest
 from pydantic import model_validator
 
+from study.ledger.faults import NODE_FAULTS, STARTS, Faults
 from study.ledger.ledger import Ledger
 from study.ledger.lock import Held
 from study.ledger.optuna_study import Refused, existing_study, outlook
@@ -24,14 +28,15 @@ from study.ledger.queue import FUTILE
 from study.ledger.space import explore
 from study.protocol.destinations import Destinations
 from study.protocol.folder import StudyFolder
-from study.protocol.journal import Ended, Metrics
-from study.protocol.messages import HandOut, Outcome
+from study.protocol.journal import Ended, Metrics, StudyBegun
+from study.protocol.messages import HandOut, Outcome, Trouble
 from study.protocol.states import ReplicateState
 from study.spec import Budget, Objective, Pruner, Resources, Study
 from study.suites.measurements import trial_configs
 from study.tracking.mlflow_runs import status_of
 from tests.ledgers import ledger_url, open_ledger
 from trainables.config import TrainerConfig
+from trainables.faults import Fault
 from trainables.report import Metric
 
 
@@ -179,6 +184,10 @@ def test_endings(tmp_path, how, state, told, status, reason) -> None:
         assert row.saved_worker_seconds == pytest.approx(6 * 0.5)
     constraint = trial.system_attrs.get("constraints:collapse")
     assert constraint == {"collapsed": 1.0, "failed": None}.get(state, -1.0)
+    # What optuna-dashboard shows: names, attributes, and collapsed trials as infeasible, in a key of its own.
+    assert ledger._optuna.metric_names == ["ndcg_at_10"]
+    assert (trial.user_attrs["state"], trial.user_attrs.get("reason")) == (state, row.reason)
+    assert trial.system_attrs.get("constraints") == (None if constraint is None else [constraint])
     (end,) = (e for _, e in ledger.journal.read() if isinstance(e, Ended) and e.trial == number)
     assert (end.state, end.reason, status_of(end.state)) == (state, row.reason, status)
     assert json.loads((tmp_path / "summary.json").read_text())["trials"][number]["state"] == state
@@ -492,12 +501,37 @@ def test_gpu_hours_are_those_of_all_workers_of_the_gang(tmp_path) -> None:
     gang = Resources(workers=2, gpus_per_worker=4, gpu_hour_price=3)
     ledger = opened(tmp_path, toy(resources=gang))
     number = ledger.ask()
-    ledger._rows[number].launched -= 900
+    ledger._account._opened[number] -= 900
     ledger.begin(number)
     ledger.finish(number, 1, None, "OutOfMemoryError: no")
     summary = ledger.summary()
     assert summary.gpu_hours.used == summary.trials[number].gpu_hours == pytest.approx(2.0, abs=0.01)
     assert summary.gpu_hours.price == 3
+
+
+@pytest.mark.parametrize("hours", [2, -2])
+def test_a_clock_that_is_set_changes_no_duration(tmp_path, monkeypatch, hours) -> None:
+    """Two hours forward spent a budget at once; backward the study had run for less than no time."""
+    now = time.time
+    ledger = opened(tmp_path, toy(budget=Budget(trials=4, worker_hours=1, wall_clock_s=3600)))
+    number = ledger.ask()
+    ledger.begin(number)
+    monkeypatch.setattr(time, "time", lambda: now() + hours * 3600)
+    assert ledger.report(number, 1, 0, [record(1, **{"train.loss": 1.0})]) is None
+    ledger.finish(number, 1, outcome("complete", step=10, ndcg_at_10=0.5))
+    summary = ledger.summary()
+    assert 0 <= summary.wall_seconds < 600
+    assert 0 < summary.trials[number].worker_seconds < 600
+
+
+def test_the_time_of_a_launch_that_was_killed_counts(tmp_path) -> None:
+    ledger = opened(tmp_path)
+    number = ledger.ask()
+    ledger.begin(number)
+    ledger._account._started -= 1000
+    ledger.report(number, 1, 0, [record(1, **{"train.loss": 1.0})])
+    dies(ledger)
+    assert 1000 <= opened(tmp_path).summary().wall_seconds < 1600
 
 
 def test_three_failures_in_a_row_end_the_study(tmp_path) -> None:
@@ -531,7 +565,7 @@ def test_parameters_that_the_config_refuses_fail_their_trial_alone(tmp_path, mon
     assert (row.state, row.reason) == ("failed", f"k is {k:g} and width {width}: no such thing")
     assert (row.params, row.attempts, row.worker_seconds) == ({"k": k, "width": width}, 0, 0)
     trial = trial_of(ledger, 1)
-    assert (trial.state.name, trial.constraints) == ("PRUNED", {"refused": 1.0})
+    assert (trial.state.name, trial.constraints["refused"]) == ("PRUNED", 1.0)
     entries = [entry for _, entry in ledger.journal.read() if entry.trial == 1]
     assert [entry.op for entry in entries] == ["trial", "values", "end"]
     assert (entries[0].params["k"], entries[0].params["steps"]) == (k, 10)
@@ -571,7 +605,7 @@ def test_a_refusal_that_a_kill_cut_short_is_told(tmp_path, monkeypatch) -> None:
     dies(ledger)
     monkeypatch.setattr(Picky, "refused", lambda config: False)
     again = opened(tmp_path, toy(config=Picky(steps=10)))
-    assert (trial_of(again, 0).state.name, trial_of(again, 0).constraints) == ("PRUNED", {"refused": 1.0})
+    assert (trial_of(again, 0).state.name, trial_of(again, 0).constraints["refused"]) == ("PRUNED", 1.0)
     assert run_trial(again) == 1
 
 
@@ -866,16 +900,159 @@ def test_a_trial_that_leaves_its_nodes_is_handed_out_again_in_the_same_launch(tm
     assert ledger.conclude().status == "finished"
 
 
-def test_a_gang_that_is_lost_while_the_study_stops_costs_what_it_held(tmp_path, monkeypatch) -> None:
-    clock = 1000.0
-    monkeypatch.setattr("time.time", lambda: clock)
+def test_a_gang_that_is_lost_while_the_study_stops_costs_what_it_held(tmp_path) -> None:
     ledger = opened(tmp_path)
     number = ledger.ask()
     ledger.halt("stopped by hand")
-    clock += 30
+    ledger._account._opened[number] -= 3000
     assert ledger.abandon(number, "lost") == "interrupted"
-    clock += 1000
-    assert ledger.summary().trials[0].worker_seconds == 30
+    assert 3000 <= ledger.summary().trials[0].worker_seconds < 3600
+    assert ledger.summary().trials[0].worker_seconds == ledger.summary().trials[0].worker_seconds
+
+
+NODE = "a" * 56
+
+
+def test_a_fault_of_a_machine_is_none_of_its_trial(tmp_path) -> None:
+    ledger = opened(tmp_path)
+    handed = ledger.hand_out()
+    ledger.begin(handed.number, handed.ticket)
+    trouble = Trouble(Fault.NODE, "uncorrectable ECC error", NODE)
+    assert ledger.trouble(handed.number, 1, trouble) == "interrupted"
+    # The rest of the gang is lost with it, and Train starts it once more.
+    assert ledger.begin(handed.number, handed.ticket) is None
+    assert ledger.abandon(handed.number, "its gang was lost", handed.ticket) == "running"
+    assert ledger.notices() == ["trial 0 goes on elsewhere or later: uncorrectable ECC error"]
+    assert ledger.notices() == []
+    again = ledger.hand_out()
+    assert (again.number, again.ticket, again.tried) == (handed.number, handed.ticket + 1, {NODE})
+    assert ledger.begin(again.number, again.ticket).attempt == 2
+    ledger.replicate_ended(again.number, 2, 0, outcome("complete", ndcg_at_10=0.5))
+    assert ledger.finish(again.number, 2, outcome("complete", ndcg_at_10=0.5)) == "complete"
+
+
+def test_a_bad_machine_leaves_the_study_and_no_trial_fails(tmp_path) -> None:
+    ledger = opened(tmp_path)
+    for attempt in range(NODE_FAULTS):
+        handed = ledger.hand_out()
+        attempt = ledger.begin(handed.number, handed.ticket).attempt
+        ledger.trouble(handed.number, attempt, Trouble(Fault.NODE, "uncorrectable ECC error", NODE))
+    assert ledger.standing().left == {NODE}
+    ledger.give_up("every node that has room for a trial has failed several times")
+    assert ledger.standing().halted
+    summary = ledger.conclude()
+    assert (summary.status, [t.state for t in summary.trials]) == ("interrupted", ["interrupted"])
+    assert ledger.lost() == "every node that has room for a trial has failed several times"
+
+
+def test_what_all_trials_need_is_waited_for_and_then_the_study_is_interrupted(tmp_path) -> None:
+    ledger = opened(tmp_path)
+    now = 0.0
+    ledger._faults = Faults(lambda: now)
+    while not ledger.standing().halted:
+        handed = ledger.hand_out()
+        attempt = ledger.begin(handed.number, handed.ticket).attempt
+        ledger.trouble(handed.number, attempt, Trouble(Fault.SHARED, "no space left on device"))
+        now += 600
+    assert ledger.conclude().status == "interrupted"
+    assert ledger.lost() == "waited in vain for what all trials need: no space left on device"
+
+
+def test_waiting_for_room_is_no_failure_however_long(tmp_path) -> None:
+    ledger = opened(tmp_path)
+    for _ in range(40):
+        handed = ledger.hand_out()
+        assert handed.number == 0
+        ledger.give_back(0, handed.ticket, "its gang could not start: the cluster has no room for it", True)
+    assert ledger.summary().trials[0].state == "interrupted"
+    assert ledger.notices() == ["trial 0 waits: its gang could not start: the cluster has no room for it"] * 40
+
+
+def test_a_gang_that_never_starts_fails_its_trial(tmp_path) -> None:
+    ledger = opened(tmp_path)
+    states = []
+    while "failed" not in states:
+        handed = ledger.hand_out()
+        assert handed.number == 0
+        states.append(ledger.give_back(0, handed.ticket, "its gang could not start: no such environment", False))
+    assert states == ["interrupted"] * STARTS + ["failed"]
+
+
+@pytest.mark.parametrize("at_a_time", [1, 4])
+def test_failures_in_a_row_end_a_study_whatever_ended_before(tmp_path, at_a_time) -> None:
+    """59 of 60 trials failed, and the study was finished."""
+    ledger = opened(tmp_path, toy(budget=Budget(trials=60)))
+    run_trial(ledger)
+    failed = 0
+    while (number := ledger.ask()) is not None:
+        live = [number, *(n for _ in range(at_a_time - 1) if (n := ledger.ask()) is not None)]
+        for number in live:
+            ledger.begin(number)
+            ledger.finish(number, 1, None, "RuntimeError: always")
+            failed += 1
+    assert failed == max(5, 2 * at_a_time)
+    summary = ledger.conclude()
+    assert summary.status == "failed"
+    assert summary.reason.startswith(f"the last {failed} trials failed, one after the other, at last trial ")
+
+
+def test_a_storage_that_is_away_changes_nothing_and_is_asked_again(tmp_path, monkeypatch) -> None:
+    """Each call that a gang makes, at each of its writes: it raises, and once more it does what it should have."""
+
+    @contextmanager
+    def failing(ledger: Ledger, at: int) -> Iterator[None]:
+        """The write of this number, from 1, raises."""
+        left = at
+
+        def write(done: Callable, *arguments):
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise OSError(errno.EIO, "Input/output error")
+            return done(*arguments)
+
+        with monkeypatch.context() as patch:
+            for owner, name in ((ledger._trials, "store"), (ledger._trials, "tell"), (ledger.journal, "append")):
+                patch.setattr(owner, name, partial(write, getattr(owner, name)))
+            yield
+
+    def calls(ledger: Ledger) -> Iterator[Callable[[], object]]:
+        yield lambda: ledger.begin(0, 1)
+        yield lambda: ledger.describe(0, 1, 0, {"hash.data_order": "d"})
+        yield lambda: ledger.report(0, 1, 0, [record(1, **{"train.loss": 1.0}), record(2, ndcg_at_10=0.4)])
+        yield lambda: ledger.replicate_ended(0, 1, 0, outcome("complete", ndcg_at_10=0.5))
+        yield lambda: ledger.finish(0, 1, outcome("complete", ndcg_at_10=0.5))
+
+    repeated = 0
+    for at in range(1, 5):
+        ledger = opened(tmp_path / str(at))
+        ledger.hand_out()
+        for call in calls(ledger):
+            try:
+                with failing(ledger, at):
+                    call()
+            except OSError:
+                assert not ledger._rows[0].state.ended
+                call()
+                repeated += 1
+        trial = ledger.summary().trials[0]
+        assert (trial.state, trial.attempts, trial.steps) == ("complete", 1, 10), at
+        told = trial_of(ledger, 0)
+        assert (told.state.name, told.value, told.intermediate_values) == ("COMPLETE", 0.5, {2: 0.4})
+        assert [r["step"] for _, e in ledger.journal.read() if isinstance(e, Metrics) for r in e.records] == [1, 2]
+        ledger.close([], 0)
+    assert repeated >= 9
+
+
+def test_a_view_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch) -> None:
+    ledger = opened(tmp_path)
+
+    def full(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("study.ledger.view.write_whole", full)
+    assert run_trial(ledger) == 0
+    assert [n.partition(" just now")[0] for n in ledger.notices()] == ["summary.json is not written"]
 
 
 def test_a_gang_that_has_left_cannot_come_back(tmp_path) -> None:
@@ -893,3 +1070,15 @@ def test_a_gang_that_has_left_cannot_come_back(tmp_path) -> None:
     assert ledger.abandon(number, "lost", ticket) == "running"
     assert ledger.begin(number, ticket + 1).attempt == 3
     assert ledger.abandon(number, "lost", ticket + 1) == "failed"
+
+
+def test_a_study_has_a_name_that_tells_it_from_others(tmp_path) -> None:
+    """The one that was asked for last, or what it is called, its folder where that is another, the end of its id."""
+    names = []
+    for label in (None, "the first of May", None):
+        ledger = opened(tmp_path / "elsewhere", label=label)
+        (*_, begun) = (entry for _, entry in ledger.journal.read() if isinstance(entry, StudyBegun))
+        names.append(begun.name)
+        ledger.close([], 0)
+    assert names == [f"toy (elsewhere, {ledger.id[-4:]})", "the first of May", "the first of May"]
+    assert opened(tmp_path / "toy")._label(None) != f"toy ({ledger.id[-4:]})"

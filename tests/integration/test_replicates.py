@@ -67,7 +67,7 @@ def run(actor: Actor, monkeypatch, tmp_path) -> str:
 
 
 def spend(ledger: Ledger) -> None:
-    ledger._rows[0].launched -= 3600
+    ledger._account._opened[0] -= 3600
 
 
 STOPS = {

@@ -111,10 +111,21 @@ def test_mlflow_has_every_step_once(finished) -> None:
             "data.train.identity",
             "mlflow.source.git.commit",
         } <= child.data.tags.keys()
-        steps = [m.step for m in client.get_metric_history(child.info.run_id, "train.loss")]
+        steps = [m.step for m in client.get_metric_history(child.info.run_id, "train/loss")]
         assert steps == list(range(1, trial["steps"] + 1))
     assert parent[0].info.status == "FINISHED"
-    assert {"report", "best"} <= {item.path for item in client.list_artifacts(parent[0].info.run_id)}
+    _has_report_and_model(client, parent[0])
+
+
+def _has_report_and_model(client, run) -> None:
+    """The study's run has its report, what it found as a description, its data, and a model that is ready."""
+    assert "report" in {item.path for item in client.list_artifacts(run.info.run_id)}
+    note = run.data.tags["mlflow.note.content"]
+    assert "Best k = " in note
+    assert f"/runs/{run.info.run_id}/artifacts/report/report.html" in note
+    assert {entry.dataset.name for entry in run.inputs.dataset_inputs}
+    newest = run.outputs.model_outputs[-1].model_id
+    assert client.get_logged_model(newest).status == "READY"
 
 
 def test_finished_study_answers_at_once(finished) -> None:
@@ -178,7 +189,7 @@ def test_more_trials_of_a_moved_study_with_a_gang_of_two(finished) -> None:
     assert parent.info.run_id == before["tracking"]["run_id"]
     assert parent.data.tags["study.folder"] == str(moved)
     assert "artifact.error" not in parent.data.tags
-    assert {"report", "best"} <= {item.path for item in client.list_artifacts(parent.info.run_id)}
+    _has_report_and_model(client, parent)
 
 
 def test_fresh_keeps_the_old_study_beside_the_new_one(finished) -> None:
@@ -221,6 +232,6 @@ def test_any_names_and_places_and_a_reader_that_leaves(tmp_path, prepared) -> No
     client = MlflowClient(sqlite_uri(parent / "mlflow.db"))
     run = client.get_run(summary["tracking"]["run_id"])
     assert client.get_experiment(run.info.experiment_id).name == "my study (v2)"
-    assert {"report", "best"} <= {item.path for item in client.list_artifacts(run.info.run_id)}
+    _has_report_and_model(client, run)
     left = {path.name for path in temporary.iterdir() if not path.name.startswith("torchinductor_")}
     assert left == {f"study-home-{os.getuid()}"}

@@ -38,7 +38,7 @@ from study.protocol.messages import Outcome
 from study.protocol.summary import Tracking, read
 from study.reporting.page import write as write_report
 from study.spec import Study, load
-from study.tracking.mlflow_runs import State
+from study.tracking.mlflow_runs import NAMES, State
 from study.uris import DEFAULT_TRACKING, absolute_uri
 from tests.ledgers import open_ledger
 from trainables.checkpoints import Checkpoints, newest_attempt, problem_of
@@ -442,13 +442,15 @@ def test_a_journal_that_lost_its_end_is_carried_on(study) -> None:
 
 
 def test_what_tracking_has_sent_beyond_the_journal_is_sent_again(study) -> None:
+    from study.tracking.pages import Subject
     from study.tracking.tracker import Tracker
 
     journal = Journal(study / "journal.jsonl")
     end = (study / "journal.jsonl").stat().st_size
     for offset, taken in ((end, end), (end + 5, 0), (end - 5, 0), (0, 0)):
-        State("sqlite:///x.db", "tiny", "id", offset=offset).save(study / "tracking.json")
-        assert Tracker(journal, study / "tracking.json", "sqlite:///x.db", "tiny", "id")._state.offset == taken
+        State("sqlite:///x.db", "tiny", "id", NAMES, offset=offset).save(study / "tracking.json")
+        found = Tracker(journal, study / "tracking.json", "sqlite:///x.db", "tiny", "id", Subject())
+        assert found._state.offset == taken
     journal.close()
 
 

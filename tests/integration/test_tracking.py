@@ -21,12 +21,14 @@ from study.ledger.journal import Journal
 from study.protocol.journal import Artifact, Ended, ReplicateBegun, StudyBegun, TrialBegun, Values
 from study.protocol.states import ReplicateState, StudyStatus, TrialState
 from study.tracking.mlflow_runs import connect, refusal
+from study.tracking.pages import Subject
 from study.tracking.probe import run_tags
 from study.tracking.tracker import Tracker
 from study.tracking.uri_check import check_uri
 from study.uris import absolute_uri
 
 STEPS = 6
+ABOUT = Subject("Which k?", "k", {"ndcg_at_10": "maximize"})
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def uri(tmp_path, empty_tracking):
 
 
 def tracker(journal, uri, experiment="k_search"):
-    return Tracker(journal, journal.path.parent / "tracking.json", uri, experiment, "study-1")
+    return Tracker(journal, journal.path.parent / "tracking.json", uri, experiment, "study-1", ABOUT)
 
 
 def replay(journal, uri, experiment="k_search"):
@@ -58,7 +60,7 @@ def records(first, last):
     """Every step has a NaN, which no equality finds again, and the infinities."""
     return [
         {"step": step, "time": 2_000 + step,
-         "metrics": {"train.loss": 1 / step, "bad": math.nan, "up": math.inf, "down": -math.inf}}
+         "metrics": {"train.loss": 1 / step, "train.bad": math.nan, "train.up": math.inf, "train.down": -math.inf}}
         for step in range(first, last + 1)
     ]  # fmt: skip
 
@@ -150,11 +152,11 @@ def check(uri, snapshot, experiment="k_search"):
             assert history == {}
             continue
         steps = range(1, STEPS + 1)
-        assert history["train.loss"] == [(step, 2_000 + step, repr(1 / step)) for step in steps]
-        for key in ("bad", "up", "down"):
+        assert history["train/loss"] == [(step, 2_000 + step, repr(1 / step)) for step in steps]
+        for key in ("train/bad", "train/up", "train/down"):
             assert [step for step, _, _ in history[key]] == list(steps), key
-        assert {value for _, _, value in history["bad"]} == {"nan"}
-        assert len(history.get("ndcg_at_10", [])) == (name != trials[3])
+        assert {value for _, _, value in history["train/bad"]} == {"nan"}
+        assert len(history.get("objective/ndcg_at_10", [])) == (name != trials[3])
 
 
 def check_artifacts(client, snapshot):
@@ -218,7 +220,7 @@ def test_a_crash_in_the_middle_of_a_batch_doubles_nothing(tmp_path, uri):
     journal.append(StudyBegun(time=1), opening(0))
     run_id = replay(journal, uri).runs[0]
     sent = [
-        Metric(key, value, record["time"], record["step"])
+        Metric(key.replace(".", "/"), value, record["time"], record["step"])
         for record in records(2, 3)
         for key, value in record["metrics"].items()
     ]
@@ -226,7 +228,7 @@ def test_a_crash_in_the_middle_of_a_batch_doubles_nothing(tmp_path, uri):
     journal.append_records(0, 0, records(1, STEPS))
     replay(journal, uri)
     _, history = everything(uri)["trial 0 · k=1"]
-    for key in ("train.loss", "bad", "up", "down"):
+    for key in ("train/loss", "train/bad", "train/up", "train/down"):
         assert [step for step, _, _ in history[key]] == list(range(1, STEPS + 1)), key
 
 
@@ -264,30 +266,31 @@ def test_a_reopened_trial_goes_on_in_the_same_run(tmp_path, uri):
     run, history = everything(uri)["trial 0 · k=1"]
     assert run.info.status == "RUNNING"
     assert "stop.reason" not in run.data.tags
-    assert [step for step, _, _ in history["bad"]] == [1, 2, 3, 4, 5]
+    assert [step for step, _, _ in history["train/bad"]] == [1, 2, 3, 4, 5]
 
 
 def test_what_mlflow_refuses_is_counted_and_nothing_else_is_lost(tmp_path, uri):
     journal = Journal(tmp_path / "journal.jsonl")
-    journal.append(StudyBegun(params={"sampler": "tpe"}, time=1))
+    journal.append(StudyBegun(params={"sampler": "tpe"}, time=1), opening(0))
     replay(journal, uri)
     long = "x" * 7_000
     params = {"sampler": "random", "long": long, "new": 1}
     journal.append(
         StudyBegun(params=params, tags={"t": long + long}, time=2),
-        values(None, None, 0, **{"ndcg@10": 0.5, "../up": 1.0, "y" * 300: 2.0, "fine": 3.0}),
-        values(None, None, 0, what=[1]),
-        values(None, None, 1, fine=4.0),
+        values(0, None, 0, **{"ndcg@10": 0.5, "../up": 1.0, "y" * 300: 2.0, "fine": 3.0}),
+        values(0, None, 0, what=[1]),
+        values(0, None, 1, fine=4.0),
     )
     snapshot = replay(journal, uri)
     assert (snapshot.rejected, snapshot.tracking.pending) == (4, 0)
-    run, history = everything(uri)["k_search"]
+    found = everything(uri)
+    (run, _), (_, history) = found["k_search"], found["trial 0 · k=1"]
     assert set(run.data.params) == {"sampler", "new", "long"}
     assert run.data.params["sampler"] == "tpe"
     assert run.data.params["long"].endswith("xxx... (7000 characters)")
     assert run.data.tags["t"].endswith("(14000 characters)")
     steps = {key: [step for step, _, _ in points] for key, points in history.items()}
-    assert steps == {"ndcg_10": [0], "fine": [0, 1]}
+    assert steps == {"validation/ndcg_10": [0], "validation/fine": [0, 1]}
 
 
 @pytest.mark.parametrize("what", ["run", "experiment"])
@@ -307,7 +310,7 @@ def test_what_somebody_deleted_is_restored_when_there_is_more_for_it(tmp_path, u
     snapshot = replay(journal, uri)
     assert snapshot.runs[0] == first.runs[0]
     assert snapshot.rejected == 0
-    assert len(everything(uri)["trial 0 · k=1"][1]["bad"]) == STEPS
+    assert len(everything(uri)["trial 0 · k=1"][1]["train/bad"]) == STEPS
 
 
 def test_a_store_that_lost_the_runs_is_filled_again(tmp_path, uri, empty_tracking):
@@ -324,12 +327,12 @@ def test_a_store_that_lost_the_runs_is_filled_again(tmp_path, uri, empty_trackin
     journal.append(values(3, 0, 6, late=1.0))
     snapshot = replay(journal, f"sqlite:///{other}")
     check(f"sqlite:///{other}", snapshot)
-    assert len(everything(f"sqlite:///{other}")["trial 3 · k=8"][1]["late"]) == 1
+    assert len(everything(f"sqlite:///{other}")["trial 3 · k=8"][1]["validation/late"]) == 1
 
 
 def test_a_locked_database_is_waited_for(tmp_path, uri, monkeypatch):
     journal = Journal(tmp_path / "journal.jsonl")
-    journal.append(StudyBegun(time=1))
+    journal.append(StudyBegun(time=1), opening(0))
     snapshot = replay(journal, uri)
     from mlflow.exceptions import MlflowException
     from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
@@ -346,9 +349,40 @@ def test_a_locked_database_is_waited_for(tmp_path, uri, monkeypatch):
 
     monkeypatch.setattr(MlflowClient, "log_batch", log_batch)
     monkeypatch.setattr("study.tracking.tracker.FIRST_PAUSE_S", 0.01)
-    journal.append(values(None, None, 0, a=1.0))
+    journal.append(values(0, None, 0, a=1.0))
     assert replay(journal, uri).rejected == snapshot.rejected
-    assert len(everything(uri)["k_search"][1]["a"]) == 1
+    assert len(everything(uri)["trial 0 · k=1"][1]["validation/a"]) == 1
+
+
+def test_the_objective_is_the_first_metric_of_every_run_and_what_is_measured_once_has_no_chart(tmp_path, uri):
+    """In the order of the store, which comparisons take, and in that of names, which charts take."""
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.append(StudyBegun(time=1), opening(0), opening(1))
+    start = {"untrained.ndcg_at_10": 0.1, "untrained.test.ndcg_at_10": 0.2, "flops": 9.0, "ndcg_at_10": 0.1}
+    step = {"train.loss": 3.0, "train.lr": 0.1}
+    end = {"test.ndcg_at_10": 0.31, "flops": 2.0, "ndcg_at_10": 0.3}
+    for trial in range(2):
+        metrics = (start, step, step | end)[: 3 - trial]
+        journal.append_records(
+            trial, 0, [{"step": n, "time": 2_000 + n, "metrics": one} for n, one in enumerate(metrics)]
+        )
+    journal.append(
+        values(0, None, 2, **start | end, steps=2.0),
+        values(None, None, 1, **{"bm25.ndcg_at_10": 0.4, "best.ndcg_at_10": 0.3, "best.flops": 2.0, "best.trial": 0.0}),
+    )
+    replay(journal, uri)
+    found = {name: run for name, (run, _) in everything(uri).items()}
+    for run in found.values():
+        names = list(run.data.metrics)
+        assert names[0] == min(names) == "objective/ndcg_at_10"
+    trial, collapsed, study = found["trial 0 · k=1"], found["trial 1 · k=2"], found["k_search"]
+    sections = {"objective/ndcg_at_10", "train/loss", "train/lr", "validation/flops"}
+    assert set(trial.data.metrics) == set(collapsed.data.metrics) == sections
+    assert study.data.metrics == {"objective/ndcg_at_10": 0.3}
+    once = ("test.ndcg_at_10", "untrained.ndcg_at_10", "untrained.test.ndcg_at_10", "steps")
+    assert [trial.data.tags[name] for name in once] == ["0.31", "0.1", "0.2", "2"]
+    assert (study.data.tags["bm25.ndcg_at_10"], study.data.tags["best.trial"]) == ("0.4", "0")
+    assert study.data.tags["mlflow.note.content"] == "**Which k?**"
 
 
 # ---- a real server ----
@@ -432,7 +466,7 @@ def test_a_server_killed_and_started_again_loses_and_doubles_nothing(tmp_path, u
     found = everything(uri)
     run, history = found.pop("trial 4 · k=16")
     assert run.info.status == "FINISHED"
-    for key in ("train.loss", "bad", "up", "down"):
+    for key in ("train/loss", "train/bad", "train/up", "train/down"):
         assert [step for step, _, _ in history[key]] == list(range(1, 60)), key
     assert {path.name for path in (tmp_path / "served").rglob("*.*")} == {"report.html"}
     assert [path.read_text() for path in (tmp_path / "served").rglob("weights")] == ["w"]

@@ -7,11 +7,14 @@ import json
 import shutil
 from pathlib import Path
 
+import mlflow
 import numpy as np
 import pytest
 import torch
+from mlflow.tracking import MlflowClient
 from sentence_transformers import SentenceTransformer, SparseEncoder
 
+from study.tracking.model_process import ModelProcess, ModelRequest, loadable
 from trainables import encoders, loop, onnx_export, overrides
 from trainables.context import Context
 from trainables.evaluation import sts
@@ -200,3 +203,36 @@ def test_onnx_names_the_packages_that_are_missing(monkeypatch) -> None:
         ValueError, match=r"--onnx needs onnxscript, onnxruntime, which are not .*retrieval-study\[onnx\]"
     ):
         onnx_export.check()
+
+
+@pytest.mark.parametrize("name", ["splade", "angle, prefixes"])
+def test_a_model_kept_in_mlflow_gives_the_same_vectors(name, trained, tmp_path, monkeypatch) -> None:
+    """Opened from there, as its id or as its registered name; kept once although it was asked twice."""
+    monkeypatch.chdir(tmp_path)
+    trainer, _, folder, _ = trained(name)
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    client = MlflowClient(uri)
+    experiment = client.create_experiment("e", tmp_path.as_uri())
+    run = client.create_run(experiment).info.run_id
+    assert loadable(folder / "model")
+    request = ModelRequest(uri, experiment, (run,), 2, "kept", {"study.trial": "0"}, str(folder / "model"), "named")
+    for _ in range(2):
+        with ModelProcess(request) as process:
+            while not process.ended(within_s=60):
+                pass
+    (output,) = client.get_run(run).outputs.model_outputs
+    mlflow.set_tracking_uri(uri)
+    texts = ["open a file", "read every line of a file"]
+    theirs = opened(trainer, folder / "model")
+    for place in (f"models:/{output.model_id}", "models:/named/1"):
+        model = mlflow.pyfunc.load_model(place)
+        for side, how in (("query", theirs.encode_query), ("document", theirs.encode_document)):
+            found = model.predict(texts, params={"side": side})
+            expected = how(texts, convert_to_tensor=True)
+            if trainer == "splade":
+                assert found == [dict(terms) for terms in theirs.decode(expected)]
+            else:
+                close(torch.tensor(found), expected.cpu())
+    with pytest.raises(ValueError, match="accepted are 'query' and 'document'"):
+        model.predict(texts, params={"side": "both"})
+    assert [version.version for version in client.search_model_versions("name = 'named'")] == [1]

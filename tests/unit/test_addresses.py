@@ -90,11 +90,12 @@ def test_settings_of_an_address_are_kept() -> None:
 @pytest.mark.parametrize("name", ["my study (v2)", "研究", "a/b", "x'y"])
 def test_ids_are_fit_for_tags_and_filters(tmp_path, name) -> None:
     from study.ledger.journal import Journal
+    from study.tracking.pages import Subject
     from study.tracking.tracker import Tracker
 
     journal = Journal(tmp_path / "journal.jsonl")
     tracker = Tracker(
-        journal, tmp_path / "tracking.json", f"sqlite:///{tmp_path}/m.db", name, optuna_study.new_id(name)
+        journal, tmp_path / "tracking.json", f"sqlite:///{tmp_path}/m.db", name, optuna_study.new_id(name), Subject()
     )
     assert tracker.snapshot().tracking.experiment == name
     journal.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -11,8 +12,9 @@ from study.engine import trial
 from study.protocol.messages import Assignment
 from study.spec import Resources
 from study.suites import worker_pool
-from trainables import loop
-from trainables.context import worker_device
+from study.tracking.pages import metric_key
+from trainables import loop, machine
+from trainables.context import LedgerContext, worker_device
 
 
 @pytest.fixture
@@ -53,3 +55,23 @@ def test_the_worker_of_a_trial_is_told(with_cuda, monkeypatch, tmp_path, gpus, d
 @pytest.mark.parametrize(("gpus", "device"), [(0.0, "cpu"), (1.0, "cuda:0")])
 def test_the_worker_of_an_evaluation_is_told(with_cuda, gpus, device) -> None:
     assert worker_pool.Worker([], threads=1, gpus=gpus).device == torch.device(device)
+
+
+def test_what_a_replicate_takes_of_its_machine_goes_with_its_newest_record(monkeypatch, tmp_path) -> None:
+    """At most once in ten seconds, and under names that MLflow draws as system metrics."""
+    ray = SimpleNamespace(get=lambda sent: None, wait=lambda sent, timeout: (sent, []))
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    clock = iter((100.0, 100.0, 105.0, 111.0, 111.0))
+    monkeypatch.setattr(machine, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    got: list[dict] = []
+    context = LedgerContext(
+        seed=0, folder=tmp_path, device=torch.device("cpu"), send=lambda records: got.extend(records) or "sent",
+        send_facts=print, notice=lambda: None,
+        machine=machine.Machine(torch.device("cpu")),
+    )  # fmt: skip
+    for step in range(3):
+        context.report([{"step": step, "time": step, "metrics": {"train.loss": 1.0}}], wait=True)
+    measured = [record["metrics"].keys() - {"train.loss"} for record in got]
+    assert measured[0] == measured[2] >= {"system.cpu_utilization_percentage", "system.system_memory_usage_megabytes"}
+    assert measured[1] == set()
+    assert {metric_key(name, {}) for name in measured[0]} == {name.replace(".", "/", 1) for name in measured[0]}

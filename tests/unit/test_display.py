@@ -28,12 +28,15 @@ def trial(number: int, state: str = "running", steps: int = 0, **more: Any) -> T
     return TrialSummary(number=number, state=state, steps=steps, planned_steps=100, **fields | more)
 
 
+PAGE = "#/experiments/1/runs"
+
+
 def summary(*trials: TrialSummary, status: str = "running", best: tuple[int, ...] = ()) -> StudySummary:
     return StudySummary(
         study="demo", id="demo-0123456789ab", profile="embedded", question="Which k?", status=status, parameter="k",
         planned_trials=4, objectives=[ObjectiveSummary(name="ndcg_at_10", direction="maximize")], best=best,
         trials=trials, worker_seconds=WorkerSeconds(used=40.0, saved=12.0, overhead=3.0),
-        tracking=Tracking(uri="sqlite:///studies/mlflow.db", experiment="demo", run_id="p"),
+        tracking=Tracking(uri="sqlite:///studies/mlflow.db", experiment="demo", run_id="p", page=PAGE),
         metrics=declared(), baselines={"bm25": {"test.ndcg_at_10": 0.4}}, updated="2026-01-05T10:06:12+00:00",
     )  # fmt: skip
 
@@ -80,6 +83,7 @@ def test_plain_lines_say_each_event_once() -> None:
         "3 of 4 trials: 1 complete, 1 pruned, 1 collapsed. 40 worker-seconds used, 12 saved by stopping early.",
         "report: studies/demo/report.html",
         "MLflow: mlflow ui --backend-store-uri sqlite:///studies/mlflow.db",
+        f"runs: http://127.0.0.1:5000/{PAGE}",
     ]
 
 

@@ -31,10 +31,10 @@ STUDIES = {
 }
 CURVES = {"training_loss", "validation_curve"}
 EXPECTED = {
-    "k": CURVES | {"parameter_curve", "matched_cost", "pareto"},
+    "k": CURVES | {"curve", "matched_cost", "pareto"},
     "angle": CURVES | {"means_spearman", "differences_spearman", "means_pearson", "differences_pearson"},
-    "retromae": CURVES | {"parameter_curve", "plane_map", "importances"},
-    "backbones": CURVES | {"parameter_curve", "matched_cost", "pareto"},
+    "retromae": CURVES | {"curve", "plane_map", "importances"},
+    "backbones": CURVES | {"curve", "matched_cost", "pareto"},
 }
 
 

@@ -69,7 +69,7 @@ def test_trials_and_replicates_are_those_of_the_summary(summary: StudySummary) -
     trials, replicates = frames.trials(summary), frames.replicates(summary)
     assert list(trials["params.k"]) == list(synthetic.K_STUDY)
     assert list(trials[trials.best].trial) == list(summary.best)
-    assert list(trials.columns[4:6]) == ["params.k", "metrics.ndcg_at_10"]
+    assert list(trials.columns[5:7]) == ["params.k", "metrics.ndcg_at_10"]
     assert list(trials.seeds[:2]) == ["0", "0 1"]
     assert trials.reason.isna().sum() == sum(trial.reason is None for trial in summary.trials)
     pruned = trials[trials.state == "pruned"].iloc[0]

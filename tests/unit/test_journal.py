@@ -23,6 +23,7 @@ from study.protocol.journal import (
     first,
     read,
 )
+from study.protocol.journal_reader import JournalReader
 from study.protocol.states import ReplicateState, StudyStatus, TrialState
 
 
@@ -234,3 +235,28 @@ def test_a_journal_of_a_later_format_is_refused_whoever_reads(path):
     for look in (lambda: list(read(path, TrialBegun)), lambda: list(read(path, Metrics)), lambda: Journal(path)):
         with pytest.raises(Newer, match="has format 3, this version reads 2: use the newer version"):
             look()
+
+
+def test_what_is_pending_is_counted_as_it_grows(path, monkeypatch) -> None:
+    """Each byte is read at most twice, however often it is asked: every summary had read all that was not sent yet."""
+    journal = Journal(path)
+    journal.append(StudyBegun(id="a", time=1))
+    places = [0]
+    read_bytes = 0
+    lines = JournalReader._lines
+
+    def counted(self, start, end):
+        nonlocal read_bytes
+        read_bytes += max(0, end - start)
+        return lines(self, start, end)
+
+    monkeypatch.setattr(JournalReader, "_lines", counted)
+    for trial in range(200):
+        journal.append(TrialBegun(trial=trial, time=1))
+        assert journal.pending(places[-1]) == sum(1 for _ in journal.read(places[-1]))
+        if trial % 7 == 0:
+            places += [end for end, _ in journal.read(places[-1])][:5]
+            assert journal.pending(places[-1]) == sum(1 for _ in journal.read(places[-1]))
+    assert read_bytes <= 2 * path.stat().st_size
+    assert journal.pending(0) == 201, "replayed from its start"
+    assert journal.pending(path.stat().st_size) == 0

@@ -15,6 +15,8 @@ from trainables.checkpoints import Checkpoints
 from trainables.config import Optimiser, Stage, TrainerConfig
 from trainables.context import Context
 
+loop_step = lambda: 0  # noqa: E731
+"""The step that the loop of a test is at."""
 CONFIG = TrainerConfig(steps=12, evaluate_every=12, checkpoint_every=2, batch_size=2)
 
 
@@ -65,6 +67,38 @@ def test_a_lost_ledger_loses_no_step(tmp_path, monkeypatch, report_every_s, repo
             high = record["step"]
             kept.append(high)
     assert kept == list(range(13))
+
+
+class Slow(Context):
+    """A ledger that takes as long to answer as ten steps take; asked before that, it would hold the loop up."""
+
+    arrived: list
+    waits: int = 0
+
+    def report(self, records, wait):
+        self.waits += not wait and not self.ready()
+        self.arrived += records
+        self.asked_at = loop_step() if self.arrived else -10
+        return
+
+    def ready(self):
+        return loop_step() - self.__dict__.get("asked_at", -10) >= 10
+
+
+def test_a_slow_ledger_does_not_hold_up_the_loop(tmp_path, monkeypatch) -> None:
+    """It fell to one step for each answer."""
+    monkeypatch.setattr(loop, "REPORT_EVERY_S", 0.0)
+    line = Line()
+    made: list[int] = []
+    batch = line.batch
+    monkeypatch.setattr(line, "batch", lambda step: made.append(step) or batch(step))
+    monkeypatch.setitem(globals(), "loop_step", lambda: max(made, default=0))
+    context = Slow(seed=0, folder=tmp_path, device=torch.device("cpu"))
+    context.arrived = []
+    config = CONFIG.model_copy(update={"steps": 60, "evaluate_every": 60})
+    loop.run(types.SimpleNamespace(build=lambda config, context: line), config, context)
+    assert context.waits == 0
+    assert [record["step"] for record in context.arrived] == list(range(61))
 
 
 class TwoStages(TrainerConfig):

@@ -53,7 +53,7 @@ def test_a_report_has_the_costs_and_columns_of_its_recipe(tmp_path, declared) ->
     summary["metrics"] = {name: metric.model_dump() for name, metric in named.items()} if declared else {}
     path.write_text(json.dumps(summary))
     page = write_report(StudyFolder(tmp_path)).read_text()
-    assert ("<th>kB</th>" in page, "<th>Width</th>" in page, "Gain against kB" in page) == (declared,) * 3
+    assert (">kB</th>" in page, ">Width</th>" in page, "Gain against kB" in page) == (declared,) * 3
     assert ("<dt>Gain</dt>" in page, "test ndcg@10" in page) == (declared, not declared)
     assert "FLOPS" not in page
 

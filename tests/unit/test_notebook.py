@@ -90,6 +90,15 @@ def test_trials_are_asked_for_by_number() -> None:
         found.best.model_folder(1)
 
 
+def test_figures_are_those_of_the_report() -> None:
+    found = study.open("studies/splade_k_search")
+    assert type(found.figure("curve")).__name__ == "LayerChart"
+    with pytest.raises(ValueError, match=r"no figure 'curves'; there are curve, matched_cost, pareto, "):
+        found.figure("curves")
+    with pytest.raises(ValueError, match="there is none yet"):
+        study.open("studies/nothing_yet").figure("curve")
+
+
 def test_a_study_without_a_best_trial_says_why() -> None:
     found = study.open("studies/nothing_yet")
     assert repr(found).startswith("splade_k_search: Still running. No result yet: no trial has ended.")

@@ -6,7 +6,10 @@ import json
 
 import numpy as np
 import pytest
+from scipy.special import ndtr, stdtrit
 from synthetic_study import write_study
+from test_paired import REAL
+from test_paired import write as write_arms
 
 from benchmarks import power as claims
 from study import spec
@@ -62,6 +65,12 @@ def test_holm_counts_what_the_report_compares(tmp_path) -> None:
     assert power.comparisons(shorter) == len(Findings(StudyFolder(tmp_path)).comparisons)
 
 
+def test_holm_counts_the_sizes_of_paired_arms() -> None:
+    study = study_of("angle_split_search", "jsts", item_deviation=0.2, seed_deviation=0.002)
+    assert len(study.config.dims) == 5
+    assert any("at one of 5 sizes on" in line and "p < 0.01)" in line for line in power.outlook(study))
+
+
 @pytest.mark.parametrize(
     ("reported", "said"), [(0.278, "reported is 0.278 (them), no less than that"), (0.01, "LESS than that")]
 )
@@ -79,6 +88,8 @@ def test_five_seeds_cannot_show_anything_and_ten_can() -> None:
     few = power.outlook(study_of("angle_split_search", "paper", items=1_400, item_deviation=0.2, seed_deviation=0.002))
     assert "flips of signs over 5 seeds give no p below 0.0625, and less than 0.05 is needed; that takes 6" in few[0]
     assert "less than 0.01 is needed; that takes 8 seeds" in few[1]
+    assert few[-1].strip().startswith("reported is 0.0035 (JSTS, ")
+    assert "LESS" not in few[-1]
     ten = power.outlook(study_of("angle_split_search", items=1_400, item_deviation=0.2, seed_deviation=0.002))
     known = Deviations(1_400, 0.2, between_seeds=0.002)
     here, elsewhere = power.by_flips(known, 10, 0.05), power.by_student(known, 10, 0.05)
@@ -90,8 +101,16 @@ def test_five_seeds_cannot_show_anything_and_ten_can() -> None:
         power.by_flips(Deviations(10, 0.1, between_seeds=0.1), 3, 0.05)
 
 
+def test_unknown_luck_of_seeds_is_said() -> None:
+    one = "\n".join(power.outlook(study_of("splade_k_search", item_deviation=0.2, items=60)))
+    assert "one seed: the difference is one of two trained models" in one
+    three = "\n".join(power.outlook(study_of("retromae_mask_search", "arms", item_deviation=0.2, items=60)))
+    assert "that is as if seeds did not differ" in three
+    assert "between seeds: stated" in three
+
+
 def test_nothing_known_is_said_and_how_to_know_it() -> None:
-    line, reported = power.outlook(study_of("splade_k_search", reported=0.1, source="them"))
+    line, reported = power.outlook(study_of("retromae_mask_search", reported=0.1, source="them"))
     assert reported.strip() == "reported is 0.1 (them)"
     assert line.startswith("power       not known, for want of what a difference varies by")
     assert "--power measured=FOLDER" in line
@@ -117,6 +136,10 @@ def test_an_earlier_study_tells_its_deviations(tmp_path) -> None:
     assert found.between_items == pytest.approx(0.3, rel=0.1)
     assert found.between_both == pytest.approx(0.1, rel=0.1)
     assert found.between_seeds == pytest.approx(0.02, rel=0.4)
+    at_one_seed = Deviations(400, found.between_items, found.between_both, 0.02)
+    within = (found.between_items**2 + found.between_both**2) / 400
+    seen = (within / (within + 0.02**2)) ** 0.5
+    assert power.false_alarms(at_one_seed) == pytest.approx(2 * ndtr(-1.96 * seen), rel=1e-3)
     alone = measured_study(tmp_path / "one", 1, np.random.default_rng(0))
     assert alone.between_items == pytest.approx((0.3**2 + 0.1**2) ** 0.5, rel=0.1)
     assert alone.between_seeds is None
@@ -127,11 +150,22 @@ def test_an_earlier_study_tells_its_deviations(tmp_path) -> None:
     assert both.origin.endswith("2 difference(s) of 1 seed(s) on 400 items; seeds stated")
 
 
+def test_paired_arms_and_correlations_tell_theirs(tmp_path) -> None:
+    """With as many seeds and pairs again, the interval would be as wide as the one that was found."""
+    write_arms(tmp_path, REAL)
+    (contrast,) = Findings(StudyFolder(tmp_path)).contrasts
+    known = power.measured(StudyFolder(tmp_path))
+    variance, freedom = known.estimates(10).estimate()
+    assert contrast.whole.crossed is not None
+    low, high = contrast.whole.crossed
+    assert float(stdtrit(freedom, 0.975) * variance**0.5) == pytest.approx((high - low) / 2)
+
+
 def test_a_folder_without_values_per_item_is_refused(tmp_path) -> None:
     write_study(tmp_path, {1: {"test": 0.5, "untrained": 0.2}})
     with pytest.raises(ValueError, match="no two trials of it are complete with values per test item"):
         power.measured(StudyFolder(tmp_path))
-    with pytest.raises(ValueError, match=r"summary\.json does not exist"):
+    with pytest.raises(ValueError, match=r"power\.measured=.*nowhere: no study was run in this folder"):
         power.outlook(study_of("splade_k_search", measured=str(tmp_path / "nowhere")))
 
 

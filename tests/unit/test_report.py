@@ -67,7 +67,7 @@ def test_answer_of_a_finished_study(k_study: Findings) -> None:
     text = answer(k_study)
     assert text.startswith("Best k = 2: test nDCG@10 0.431 (95% CI 0.4")
     assert "over 200 queries), +0.212 over the best untrained k (k = 2, 0.219; paired p < 0.001); BM25 0.400." in text
-    assert accounts(k_study) == (
+    assert accounts(k_study.summary) == (
         "9 trials: 5 complete, 1 pruned, 3 collapsed. 312 worker-seconds used, 95 saved by stopping early."
     )
     assert any("cannot be told apart from k = 1" in caveat for caveat in caveats(k_study))
@@ -145,7 +145,7 @@ def test_an_unfinished_study_is_said_to_be(tmp_path: Path, status: str, opening:
     write_study(tmp_path, K_STUDY, status=status, planned_trials=20)
     findings = Findings(StudyFolder(tmp_path))
     assert answer(findings).startswith(opening)
-    assert accounts(findings).startswith("9 of 20 trials: ")
+    assert accounts(findings.summary).startswith("9 of 20 trials: ")
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ class _Page(HTMLParser):
             self.specifications.append(json.loads(data))
 
 
-FIGURES = {"parameter_curve", "matched_cost", "pareto", "training_loss", "validation_curve"}
+FIGURES = {"curve", "matched_cost", "pareto", "training_loss", "validation_curve"}
 
 
 def test_the_page_stands_alone_and_is_complete(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_without_cost_there_are_no_cost_sections(tmp_path: Path) -> None:
     text = write_report(StudyFolder(tmp_path)).read_text()
     assert "FLOPS" not in text
     assert not (tmp_path / "pareto.png").exists()
-    assert (tmp_path / "parameter_curve.png").exists()
+    assert (tmp_path / "curve.png").exists()
 
 
 def test_a_minimised_objective_and_a_parameter_of_words(tmp_path: Path) -> None:

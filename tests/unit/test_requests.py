@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -218,16 +217,10 @@ def rows(main: str, given: list[str], options: dict[str, tuple]) -> Iterator[Any
             yield pytest.param(main, [*given[:1], *kept, option, value], named_by(option, value, named), id=shown)
 
 
-NUMBERS = dict.fromkeys(("--trials", "--concurrency", "--max-nodes", "--workers-per-trial", "--seed"), r"-?\d+")
-NUMBERS["--budget-gpu-hours"] = r"-?\d+|nan|inf"
-"""What argparse takes; it names the option, and a later check the key."""
-
-
 def named_by(option: str, value: str, named: str) -> tuple[str, ...]:
     """What a sentence about this option says: its own name, or the key of the study or the config that it sets."""
     keys = {
-        "--trials": "trials", "--concurrency": "concurrency", "--max-nodes": "max_nodes", "--seed": "seed",
-        "--workers-per-trial": "workers", "--budget-gpu-hours": "gpu_hours", "--profile": "profile",
+        "--trials": "trials", "--profile": "profile",
         "--tracking-uri": "tracking", "--suite": "suite", "--ledger": "ledger", "--cache": "file",
     }  # fmt: skip
     if named or not value.strip():
@@ -237,8 +230,6 @@ def named_by(option: str, value: str, named: str) -> tuple[str, ...]:
         return (key.partition(".")[0] or key or option,)
     if option in ("--storage", "--folder", "--cache"):
         return (value.removeprefix("./")[:200].partition("/")[0] or value,)
-    if option in NUMBERS and not re.fullmatch(NUMBERS[option], value):
-        return (option,)
     return (value[:200] if value == LONG else keys.get(option, option),)
 
 

@@ -107,17 +107,18 @@ def test_nohup_lets_it_go_on(handlers) -> None:
     assert heard == [signal.SIGTERM]
 
 
-def test_processes_of_a_start_do_not_die_of_a_closed_terminal(handlers) -> None:
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_processes_of_a_start_do_not_hear_what_stops_a_study(handlers, number) -> None:
     heard = []
     terminal.listen(lambda number, frame: heard.append(number))
-    with terminal.children_without_hang_up():
+    with terminal.deaf_children():
         child = subprocess.Popen(["sleep", "60"])
-        os.kill(os.getpid(), signal.SIGHUP)
-    assert heard == [signal.SIGHUP]
+        os.kill(os.getpid(), number)
+    assert heard == [number]
     try:
-        child.send_signal(signal.SIGHUP)
+        child.send_signal(number)
         blocked = next(line for line in Path(f"/proc/{child.pid}/status").read_text().splitlines() if "SigBlk" in line)
-        assert int(blocked.split()[1], 16) & 1 << (signal.SIGHUP - 1)
+        assert int(blocked.split()[1], 16) & 1 << (number - 1)
         assert child.poll() is None
     finally:
         child.kill()
