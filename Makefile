@@ -7,7 +7,7 @@ INSTALLED_DOCS := .venv/.installed-docs
 # Two test processes at a time leave torch one thread each. How they share the tests is said in tests/conftest.py.
 PARALLEL := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder
 
-.PHONY: study test unit all-tests chaos lint types docs reference site coverage benchmark clean
+.PHONY: study test unit all-tests chaos lint types docs reference site site-check coverage benchmark clean
 
 study: $(INSTALLED)
 	$(BIN)/python -m study.run splade_k_search
@@ -43,6 +43,10 @@ reference: $(INSTALLED)
 # build/site/index.html; a link that leads nowhere fails, which it would not with --quiet.
 site: $(INSTALLED_DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
+# Every page of it in Chromium: readable by all, as wide as its window, light, dark and on a phone.
+site-check: site
+	$(BIN)/python .ci/check_site.py
 
 # Lines that no test in this process reached: htmlcov/index.html.
 coverage: $(INSTALLED)

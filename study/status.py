@@ -8,7 +8,6 @@ holds it, not by its last words: a study that was killed is said to be not runni
 from __future__ import annotations
 
 import argparse
-import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -129,10 +128,8 @@ def _launch(storage: StudyFolder) -> StudyBegun | None:
 
 
 def _command(launch: StudyBegun | None) -> str | None:
-    """The command of a launch as people type it."""
-    if launch is None or "command" not in launch.tags:
-        return None
-    return re.sub(r"^\S*/study/(\w+)\.py(?= |$)", r"python -m study.\1", launch.tags["command"])
+    """The command of a launch."""
+    return launch.tags.get("command") if launch is not None else None
 
 
 def _name(summary: StudySummary, storage: StudyFolder) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +14,10 @@ from typing import Any
 from selenium import webdriver
 from selenium.webdriver.support.wait import WebDriverWait
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+CHROMIUM, DRIVER = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
 THERE = CHROMIUM is not None and DRIVER is not None
+LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"dark": True}, "phone": {"width": 390, "phone": True}}
+"""How a page is looked at: the arguments of `Browser.show`."""
 
 
 class Browser:
@@ -21,6 +25,9 @@ class Browser:
 
     def __init__(self, driver: webdriver.Chrome) -> None:
         self.driver = driver
+        found = importlib.util.find_spec("axe_selenium_python")
+        assert found is not None and found.origin is not None  # noqa: PT018
+        self.axe = Path(found.origin).with_name("node_modules").joinpath("axe-core", "axe.min.js").read_text()
 
     def show(self, page: Path | str, width: int = 1280, dark: bool = False, phone: bool = False) -> None:
         """Open a file or an address in a window of `width` pixels; a phone has fingers instead of a mouse."""
@@ -39,6 +46,17 @@ class Browser:
 
     def run(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(script, *arguments)
+
+    def faults(self) -> list[str]:
+        """What keeps people out of the page as it is shown (axe), what makes it too wide, errors on its console."""
+        self.run(self.axe)
+        script = "const done = arguments[0]; axe.run().then((found) => done(JSON.stringify(found.violations)))"
+        violations = json.loads(self.driver.execute_async_script(script))
+        told = [f"{v['id']}: {v['help']}: {n['html'][:200]} {n['any'][:1]}" for v in violations for n in v["nodes"]]
+        width, window = self.run("return [document.documentElement.scrollWidth, innerWidth]")
+        if width > window:
+            told.append(f"{width} pixels wide in a window of {window}")
+        return told + [line["message"] for line in self.driver.get_log("browser")]
 
     def picture(self, height: int | None = None) -> bytes:
         """A PNG of the page, down to its end or to `height`."""

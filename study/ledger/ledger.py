@@ -248,6 +248,9 @@ class Ledger:
         fresh = [record for record in records if record["step"] > mark]
         for record in fresh:
             row.step = record["step"]
+            if record["step"] == 0:
+                # A new model: what the last replicate showed is not its own.
+                row.latest = {}
             row.latest |= {k: v for k, v in record["metrics"].items() if k == "train.loss" or "." not in k}
             self._consider(row, replicate, record)
         # At the end: where Optuna's storage is away, all of it is reported again, which changes nothing there.

@@ -6,6 +6,7 @@ import getpass
 import importlib.metadata
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -62,10 +63,13 @@ def source(file: Path, secret: str | None = None) -> dict[str, str]:
 
 
 def command(secret: str | None = None) -> str:
-    """The command line of this process, without the passwords in its URLs, and with no more of a `secret` target of
-    notifications than may be shown."""
-    words = [word.replace(secret, shown(secret)) if secret else word for word in sys.argv]
-    return " ".join(map(redacted, words))
+    """The command line of this process as it was typed, without the passwords in its URLs, and with no more of a
+    `secret` target of notifications than may be shown."""
+    words = [word.replace(secret, shown(secret)) if secret else word for word in sys.argv[1:]]
+    # `python -m` puts the module's file in the place of its name.
+    module = getattr(sys.modules["__main__"], "__spec__", None)
+    program = ["python", "-m", module.name] if module else [Path(sys.argv[0]).name]
+    return shlex.join([*program, *map(redacted, words)])
 
 
 def _git(*arguments: str) -> str:

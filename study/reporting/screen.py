@@ -154,7 +154,10 @@ class _Lines:
             return
         self.evaluated[trial.number] = value
         loss = trial.latest.get("train.loss")
-        yield f"{who} step {steps(trial)}: {self._named(value)}" + (f", loss {show(loss)}" if loss is not None else "")
+        # Steps count over all replicates; from the second one on a line says whose metrics it has.
+        replicate = f"replicate {len(trial.replicates) + 1}, " if trial.replicates else ""
+        told = f"{who} {replicate}step {steps(trial)}: {self._named(value)}"
+        yield told + (f", loss {show(loss)}" if loss is not None else "")
 
     def _value(self, trial: TrialSummary) -> float | None:
         """The objective's value at the trial's newest evaluation, which may be one of an earlier attempt."""

@@ -12,7 +12,7 @@ import pytest
 from study.protocol.folder import StudyFolder
 from study.reporting.page import write, write_while_running
 from tests import browser as browsers
-from tests.browser import Browser
+from tests.browser import LOOKS, Browser
 
 pytestmark = pytest.mark.skipif(not browsers.THERE, reason="there is no chromium with its driver")
 UNIT = Path(__file__).resolve().parents[1] / "unit" / "synthetic_study.py"
@@ -20,7 +20,6 @@ _spec = importlib.util.spec_from_file_location("synthetic_study", UNIT)
 assert _spec is not None and _spec.loader is not None  # noqa: PT018
 synthetic = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(synthetic)
-LOOKS = {"light": {}, "dark": {"dark": True}, "phone": {"width": 390, "phone": True}}
 DRAWN = "document.documentElement.classList.contains('drawn')"
 
 
@@ -46,27 +45,14 @@ def browser() -> Iterator[Browser]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def axe() -> str:
-    found = importlib.util.find_spec("axe_selenium_python")
-    assert found is not None and found.origin is not None  # noqa: PT018
-    return Path(found.origin).with_name("node_modules").joinpath("axe-core", "axe.min.js").read_text()
-
-
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("name", ["running", "angle", "retromae", "backbones"])
-def test_pages_keep_nobody_out(browser: Browser, pages: dict[str, Path], axe: str, name: str, look: str) -> None:
+def test_pages_keep_nobody_out(browser: Browser, pages: dict[str, Path], name: str, look: str) -> None:
     browser.show(pages[name], **LOOKS[look])
     browser.wait(DRAWN)
     # What is folded is looked at as well.
     browser.run("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-    browser.run(axe)
-    script = "const done = arguments[0]; axe.run().then((found) => done(JSON.stringify(found.violations)))"
-    violations = json.loads(browser.driver.execute_async_script(script))
-    told = [f"{v['id']}: {v['help']}: {n['html'][:200]} {n['any'][:1]}" for v in violations for n in v["nodes"]]
-    assert told == []
-    assert browser.run("return document.documentElement.scrollWidth") <= LOOKS[look].get("width", 1280)
-    assert [line["message"] for line in browser.driver.get_log("browser")] == []
+    assert browser.faults() == []
 
 
 def test_figures_are_as_wide_as_their_place_and_can_be_taken_away(browser: Browser, pages: dict[str, Path]) -> None:

@@ -132,7 +132,9 @@ def recorded_with_its_commit(storage: Path) -> None:
     asked = ["git", "rev-parse", "HEAD"]
     commit = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     assert run.data.tags["mlflow.source.git.commit"] == commit
-    assert run.data.tags["command"].split()[1:3] == ["submitted/tiny_study.py", "--address"]
+    assert run.data.tags["command"].split()[:5] == [
+        "python", "-m", "study.run", "submitted/tiny_study.py", "--address",
+    ]  # fmt: skip
 
 
 # --- Slurm -------------------------------------------------------------------------------------------

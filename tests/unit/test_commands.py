@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -53,7 +54,7 @@ def made(
     write_study(storage.path, grid, **extra)
     begun = StudyBegun(
         params=params or {"steps": 200, "optimiser.lr": 1e-3},
-        tags={"command": "/site-packages/study/run.py splade_k_search --trials 9"} | (launch or {}),
+        tags={"command": "python -m study.run splade_k_search --trials 9"} | (launch or {}),
         time=1_767_607_200_000,
     )
     storage.journal.write_text(encode(begun) + storage.journal.read_text())
@@ -509,6 +510,15 @@ def test_a_target_is_not_in_the_recorded_command(monkeypatch) -> None:
         monkeypatch.setattr(sys, "argv", ["study/run.py", "k", *words])
         assert "s3cret" not in provenance.command(target)
         assert "https://hooks.example.org/***" in provenance.command(target)
+
+
+def test_the_recorded_command_can_be_typed_again(monkeypatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/site-packages/study/run.py", "k", "--storage", "my studies"])
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", importlib.util.find_spec("study.run"))
+    assert provenance.command() == "python -m study.run k --storage 'my studies'"
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/study-run", "k"])
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    assert provenance.command() == "study-run k"
 
 
 # --- options and lists ---------------------------------------------------------------------------

@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from study.protocol.folder import StudyFolder
-from study.protocol.summary import ObjectiveSummary, StudySummary, Tracking, TrialSummary, WorkerSeconds
+from study.protocol.summary import (
+    ObjectiveSummary,
+    ReplicateSummary,
+    StudySummary,
+    Tracking,
+    TrialSummary,
+    WorkerSeconds,
+)
 from study.reporting.screen import Display, final_text
 from trainables.evaluation.metrics import declared
 
@@ -84,6 +91,17 @@ def test_plain_lines_say_each_event_once() -> None:
         "report: studies/demo/report.html",
         "MLflow: mlflow ui --backend-store-uri sqlite:///studies/mlflow.db",
         f"runs: http://127.0.0.1:5000/{PAGE}",
+    ]
+
+
+def test_a_line_says_which_replicate_it_is_of() -> None:
+    stream, display, _ = plain()
+    one = ReplicateSummary(seed=0, values={"ndcg_at_10": 0.4})
+    display.update(summary(trial(0, steps=100, latest={"train.loss": 2.0, "ndcg_at_10": 0.4})))
+    display.update(summary(trial(0, steps=100, latest={"ndcg_at_10": 0.1}, replicates=(one,))))
+    assert stream.getvalue().splitlines()[1:] == [
+        "trial 0 (k = 1) step 100/100: nDCG@10 0.400, loss 2.000",
+        "trial 0 (k = 1) replicate 2, step 100/100: nDCG@10 0.100",
     ]
 
 
