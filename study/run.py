@@ -287,6 +287,8 @@ class Session:
                 self.engine.start()
                 # Ray has put a handler of its own for SIGTERM in place.
                 listen(self._on_signal)
+                # What does not fit need not wait for the inputs.
+                self.engine.check_room(self.study)
                 space = explore(self.study)
                 contents = inputs.contents(self.study, space)
                 try:
@@ -323,7 +325,6 @@ class Session:
     def _conduct(self, engine: Any, found: Any, contents: Any, display: Display, out: View) -> int:
         import ray
 
-        engine.check_room(self.study)
         options = LaunchOptions(
             tags=provenance.tags()
             | provenance.source(spec.find(self.options.name)[1], self.options.notify)

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own, in a folder and on a port where no other is."""
+"""A PostgreSQL server of the tests' own, in a folder and on a port where no other is, and what studies start with."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
+import types
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+
+from study.protocol.destinations import Destinations
+from study.protocol.folder import StudyFolder
+from trainables.report import Metric
 
 ADMIN_PASSWORD = "hunter3-hunter3"
 
@@ -127,3 +133,46 @@ def postgres() -> Iterator[Server]:
         pytest.skip("there is no PostgreSQL server here: install Debian's package `postgresql`")
     with served(found) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def prepared(empty_tracking: Path, embedded_cache: Path) -> Callable[..., None]:
+    """`prepared(storage, database)` puts there what a first launch spends seconds on: pairs, and MLflow's tables."""
+
+    def prepare(storage: Path, database: Path | None = None) -> None:
+        shutil.copytree(embedded_cache, storage / "cache")
+        if database is not None:
+            database.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(empty_tracking, database)
+
+    return prepare
+
+
+@pytest.fixture
+def toy_trainer(monkeypatch):
+    """A trainer of which only the config exists: the ledger never trains."""
+    module = types.ModuleType("trainables.toy.config")
+    gain, cost = Metric(label="gain", meaning="?"), Metric(label="cost", meaning="?", direction="minimize")
+    module.metrics = lambda config: {"ndcg_at_10": gain, "flops": cost}
+    package = types.ModuleType("trainables.toy")
+    package.config = module
+    monkeypatch.setitem(sys.modules, "trainables.toy", package)
+    monkeypatch.setitem(sys.modules, "trainables.toy.config", module)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request, monkeypatch) -> Iterator[None]:
+    """Where a ledger is kept: in a file of its storage folder, or in a database on a server, one for each folder."""
+    if request.param == "sqlite":
+        yield
+        return
+    server, urls = request.getfixturevalue("postgres"), {}
+    with ExitStack() as stack:
+
+        def url(storage: StudyFolder) -> str:
+            if storage not in urls:
+                urls[storage] = stack.enter_context(server.database())
+            return urls[storage]
+
+        monkeypatch.setattr(Destinations, "ledger_url", property(lambda self: self.ledger or url(self.storage)))
+        yield

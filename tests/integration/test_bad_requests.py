@@ -56,6 +56,7 @@ def checked(monkeypatch, capfd) -> Iterator[Callable[..., subprocess.CompletedPr
 
     monkeypatch.setattr(executor.Engine, "start", lambda engine: None)
     monkeypatch.setattr(executor.Engine, "stop", lambda engine: None)
+    monkeypatch.setattr(executor.Engine, "check_room", lambda engine, study: None)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     before = {number: signal.getsignal(number) for number in terminal.STOPS}
     kept = [os.dup(number) for number in (1, 2)]

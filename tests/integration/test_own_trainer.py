@@ -34,9 +34,10 @@ def run(folder: Path, module: str, *arguments: str) -> subprocess.CompletedProce
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> Path:
+def finished(tmp_path_factory, prepared) -> Path:
     """A study of two trials, and a collection of two shards on which its best one was measured."""
     folder = tmp_path_factory.mktemp("own")
+    prepared(folder / "late", folder / "studies" / "mlflow.db")
     settings = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
     done = run(folder, "study.run", *settings)
     assert "2 complete" in done.stdout

@@ -48,10 +48,11 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished(tmp_path_factory, prepared):
     """One study of two trials, the second of which collapses: (folder, its first run)."""
     folder = tmp_path_factory.mktemp("study")
     (folder / "tiny.py").write_text(STUDY)
+    prepared(folder / "studies" / "tiny", folder / "studies" / "mlflow.db")
     done = run(folder, "--json")
     assert done.returncode == 0, done.stderr[-3000:]
     return folder, done
@@ -200,7 +201,7 @@ def test_fresh_keeps_the_old_study_beside_the_new_one(finished) -> None:
     assert [json.loads((path / "summary.json").read_text())["study"] for path in kept] == ["tiny"]
 
 
-def test_any_names_and_places_and_a_reader_that_leaves(tmp_path) -> None:
+def test_any_names_and_places_and_a_reader_that_leaves(tmp_path, prepared) -> None:
     """Signs that mean something in a URL, a long TMPDIR, no home, a cluster in the environment, and `| head -1`."""
     from mlflow.tracking import MlflowClient
 
@@ -208,6 +209,7 @@ def test_any_names_and_places_and_a_reader_that_leaves(tmp_path) -> None:
     parent = tmp_path / "a?b #50%41 {ü}"
     storage, temporary = parent / "x y", tmp_path / ("t" * 80)
     temporary.mkdir()
+    prepared(storage)
     env = {k: v for k, v in os.environ.items() if k != "MLFLOW_TRACKING_URI"} | {"PYTHONPATH": str(ROOT)}
     env |= {"TMPDIR": str(temporary), "HOME": "/dev/null/home", "RAY_ADDRESS": "127.0.0.1:1"}
     arguments = ["my study (v2).py", "--storage", str(storage), "--trials", "1", "--set", "steps=3"]
