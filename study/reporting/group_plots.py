@@ -56,11 +56,12 @@ def explained(groups: Sequence[GroupFindings]) -> alt.LayerChart | None:
     tips = tooltip(("group", first.summary.group or "group", ""), ("state", "state", ""), ("value", metric, NUMBER))
     layers = []
     for series in (name for name in SHAPES if any(row["series"] == name for row in rows)):
-        best, done = series == BEST, series == COMPLETE
-        mark = of_series(series).mark_point(
-            filled=not done, size=320 if best else 90, shape=SHAPES[series], strokeWidth=1.6 if done else 0.8,
-            **({} if done else {"stroke": PAPER}),
-        )  # fmt: skip
+        trials, shape = of_series(series), SHAPES[series]
+        if series == COMPLETE:
+            mark = trials.mark_point(filled=False, size=90, shape=shape, strokeWidth=1.6)
+        else:
+            size = 320 if series == BEST else 90
+            mark = trials.mark_point(filled=True, size=size, shape=shape, stroke=PAPER, strokeWidth=0.8)
         layers.append(mark.encode(x=x, y=y, color=colour, opacity=faded(pick), tooltip=tips))
     layers[0] = layers[0].add_params(pick, zoomed("x", "y"))
     return chart(layers, rows)
