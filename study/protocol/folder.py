@@ -296,6 +296,10 @@ class StudyFolder(WorkFolder):
 
     # --- the journal, for those who read it whole ------------------------------------------------
 
+    def launches(self) -> list[StudyBegun]:
+        """The launches on record, oldest first."""
+        return list(self.entries(StudyBegun))
+
     def entries(self, kind: type[E]) -> Iterator[E]:
         """The journal's entries of one kind; none where there is no journal. Raises `protocol.journal.Unreadable`."""
         return read(self.journal, kind)
