@@ -4,6 +4,7 @@
     ledger.db                             the ledger, unless it is kept in a database server
     study.json                            the study's id, and where the folder was last used
     journal.jsonl                         every event and every logged step
+    marks.json                            what a launch would have to read the journal for
     summary.json                          the study as it stands
     tracking.json                         how far the journal has been replayed into the tracking store
     report.html, report.md, FIGURE.png    the answer
@@ -196,6 +197,11 @@ class StudyFolder(WorkFolder):
     def journal(self) -> Path:
         """The journal: every event and every logged step."""
         return self.path / "journal.jsonl"
+
+    @property
+    def marks(self) -> Path:
+        """The file with what a ledger has to know of its journal."""
+        return self.path / "marks.json"
 
     @property
     def summary(self) -> Path:
