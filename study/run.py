@@ -270,7 +270,7 @@ class Session:
     def run(self) -> int:
         out, err = keep_screen(self.storage.driver_log)
         screen = err if self.options.json else out
-        display = Display(screen, self.study.parameter, self.study.objectives[0].name, self.study.budget.trials)
+        display = Display(screen, self.study.parameter, self.study.objectives[0].name, self.study.trials)
         listen(self._on_signal)
         display.message(f"{self.name}: checking the inputs, starting Ray; files in {_short(self.storage.path)}")
         for line in request.unused(self.options.address):

@@ -74,7 +74,7 @@ class Ledger:
         self.name, self.profile, self.spec, self.storage = name, profile, study, storage
         # A SIGKILLed study leaves its actor alive for a moment.
         self._lock = Lock(storage.ledger_lock, wait_s=20.0)
-        for written in (storage.summary, storage.tracking, storage.identity):
+        for written in (storage.summary, storage.tracking, storage.identity, storage.marks):
             remove_asides(written)
         with ExitStack() as opened:
             opened.callback(self._lock.release)
@@ -89,7 +89,7 @@ class Ledger:
             self._rows = self._trials.rows
             self._queue = Queue(self._optuna, study, self._trials)
             identity.take(storage, self.id, self._rows)
-            self.journal = Journal(storage.journal)
+            self.journal = Journal(storage.journal, storage.marks)
             # From here on they stay until `close`.
             opened.pop_all()
         self._checkpoints, self._moves = destinations.checkpoints, options.moves
