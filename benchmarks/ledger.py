@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -175,9 +176,9 @@ def live(folder: StudyFolder, tracking: str, options: argparse.Namespace) -> Mea
 def optuna_alone(folder: Path, trials: int) -> float:
     """Milliseconds of ask, suggestions and tell of Optuna itself: the median of `TELLS`, after so many trials."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    found = optuna.create_study(
-        storage=f"sqlite:///{folder}/optuna.db", sampler=optuna.samplers.TPESampler(seed=0), direction="maximize"
-    )
+    warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+    sampler = optuna.samplers.TPESampler(seed=0, multivariate=True, group=True)
+    found = optuna.create_study(storage=f"sqlite:///{folder}/optuna.db", sampler=sampler, direction="maximize")
     plain = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     plain.optimize(lambda trial: space(trial) or random.random(), n_trials=trials)
     found.add_trials(plain.get_trials(deepcopy=False))

@@ -7,7 +7,7 @@ import json
 import multiprocessing
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -32,7 +32,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content)
+        with suppress(BrokenPipeError):  # whoever asked has ended meanwhile
+            self.wfile.write(content)
 
     def _content(self, asked: dict[str, Any]) -> dict[str, Any]:
         what = self.path.partition("?")[0].rpartition("mlflow/")[2]

@@ -578,9 +578,10 @@ class Ledger:
 
     def _recover(self) -> None:
         """End the trials whose end a kill cut short, and account for the time of those it interrupted."""
+        told = {trial.number for trial in self._trials.begun() if trial.state.is_finished()}
         for row in self._rows.values():
             if row.state.ended:
-                if not self._trials.frozen(row.number).state.is_finished() or not self.journal.ended(row.number):
+                if row.number not in told or not self.journal.ended(row.number):
                     self._end(row)
             elif row.launched is not None:
                 # What is known of its last moment is its newest record.

@@ -11,7 +11,7 @@ from study.ledger.space import log_scaled
 from study.ledger.trial_record import TrialRecord
 from study.ledger.trials import Trials
 from study.protocol.states import StudyStatus
-from study.protocol.summary import GpuHours, GroupSummary, ObjectiveSummary, StudySummary, WorkerSeconds
+from study.protocol.summary import GpuHours, GroupSummary, ObjectiveSummary, StudySummary, TrialSummary, WorkerSeconds
 from study.spec import Study
 from study.tracking.tracker import Snapshot
 
@@ -23,6 +23,8 @@ class Summaries:
         self._name, self._id, self._profile, self._spec, self._account = name, study_id, profile, spec, account
         self._parameter_log = log_scaled(spec, spec.parameter)
         self._metrics = spec.metrics
+        self._ended: dict[int, tuple[TrialRecord, str | None, TrialSummary]] = {}
+        """Trial -> its record when it had ended, its run, and how these are shown: nothing of it changes any more."""
 
     def of(
         self,
@@ -71,14 +73,7 @@ class Summaries:
                 if self._spec.group is not None and group is not None
             ),
             trials=tuple(
-                row.shown(
-                    live=row.number in live,
-                    used=used[row.number],
-                    gpu_hours=self._account.gpu_hours(used[row.number]),
-                    run_id=recorded.runs.get(row.number),
-                    group=self._spec.group_name(row.group),
-                )
-                for row in rows
+                self._shown(row, row.number in live, used[row.number], recorded.runs.get(row.number)) for row in rows
             ),
             **self._spent(rows, used),
             wall_seconds=round(self._account.elapsed(), 3),
@@ -88,6 +83,19 @@ class Summaries:
             tracking=recorded.tracking,
             updated=datetime.now(UTC).replace(microsecond=0),
         )
+
+    def _shown(self, row: TrialRecord, live: bool, used: float, run_id: str | None) -> TrialSummary:
+        """How a trial is shown; what has ended is made once, so that a long study's summary costs little."""
+        known = self._ended.get(row.number)
+        if known is not None and known[0] is row and known[1] == run_id:
+            return known[2]
+        shown = row.shown(
+            live=live, used=used, gpu_hours=self._account.gpu_hours(used), run_id=run_id,
+            group=self._spec.group_name(row.group),
+        )  # fmt: skip
+        if row.state.ended and not live:
+            self._ended[row.number] = (row, run_id, shown)
+        return shown
 
     def _spent(self, rows: Sequence[TrialRecord], used: Mapping[int, float]) -> dict[str, Any]:
         """What these trials have cost, as fields of a summary; `used` are the worker-seconds of each up to now."""

@@ -30,6 +30,10 @@ class Trials:
         self.groups = places(spec)
         self.rows = {trial.number: self._restored(trial) for trial in self.begun()}
         """Number of the trial -> its row."""
+        trials = study.get_trials(deepcopy=False)
+        self._ids = {trial.number: storage_id(trial) for trial in trials}
+        self._replaced = {t.user_attrs["retry_of"] for t in trials if "retry_of" in t.user_attrs}
+        """Numbers of failed trials that have one in their place, be it only in the queue."""
 
     def begun(self) -> list[optuna.trial.FrozenTrial]:
         """Optuna's trials but those that only wait in its queue."""
@@ -41,15 +45,21 @@ class Trials:
 
     def trial(self, number: int) -> optuna.Trial:
         """Optuna's trial, to be written to."""
-        return optuna.Trial(self._optuna, storage_id(self.frozen(number)))
+        return optuna.Trial(self._optuna, self._id_of(number))
 
     def searched(self, row: TrialRecord) -> optuna.Trial:
         """Optuna's trial, to be asked for parameters and whether to prune it: its study has the trials of its group."""
-        return optuna.Trial(alone(self._optuna, row.group), storage_id(self.frozen(row.number)))
+        return optuna.Trial(alone(self._optuna, row.group), self._id_of(row.number))
+
+    def _id_of(self, number: int) -> int:
+        """The trial's id in the database, which it keeps: to look it up is to read every trial that runs."""
+        if number not in self._ids:
+            self._ids[number] = storage_id(self.frozen(number))
+        return self._ids[number]
 
     def of(self, group: int | None) -> list[TrialRecord]:
         """The rows of a group by number, but for failed ones that are run again."""
-        return [row for _, row in sorted(self.rows.items()) if row.group == group and not self.retried(row)]
+        return [row for _, row in sorted(self.rows.items()) if row.group == group and row.number not in self._replaced]
 
     def counted(self, group: int | None) -> int:
         """How many trials of its budget a group has used."""
@@ -97,15 +107,10 @@ class Trials:
         """Put the parameters of failed trials back in the queue; the failed ones stay on record."""
         for row in list(self.rows.values()):
             # What the config refused it would refuse again.
-            if row.state == TrialState.FAILED and not row.refused and not self.retried(row):
+            if row.state == TrialState.FAILED and not row.refused and row.number not in self._replaced:
                 group = {} if row.group is None else {GROUP: row.group}
                 self._optuna.enqueue_trial(row.params, user_attrs={"retry_of": row.number} | group)
-
-    def retried(self, row: TrialRecord) -> bool:
-        """Whether a failed trial has one that takes its place, be it only in the queue."""
-        return row.state == TrialState.FAILED and any(
-            t.user_attrs.get("retry_of") == row.number for t in self._optuna.get_trials(deepcopy=False)
-        )
+                self._replaced.add(row.number)
 
     def place(self, number: int) -> str | None:
         """Where an object store keeps what the trial writes; None where the storage folder does."""
