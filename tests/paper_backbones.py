@@ -124,9 +124,7 @@ def tokenizer(name: str, texts: Iterable[str]) -> Any:
         trainer = trainers.WordPieceTrainer(vocab_size=TERMS, special_tokens=special, show_progress=False)
     made.train_from_iterator(list(texts), trainer)
     ends = [(token, made.token_to_id(token)) for token in (named["cls"], named["sep"])]
-    made.post_processor = processors.TemplateProcessing(
-        single=f"{named['cls']} $A {named['sep']}", special_tokens=ends
-    )
+    made.post_processor = processors.TemplateProcessing(single=f"{named['cls']} $A {named['sep']}", special_tokens=ends)
     tokens = {f"{role}_token": token for role, token in named.items()}
     return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=POSITIONS, **tokens)
 
