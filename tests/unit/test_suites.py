@@ -66,9 +66,7 @@ def test_a_mistyped_folder_names_the_nearest(tmp_path, monkeypatch):
 
 
 def test_beir18_counts_the_forums_of_cqadupstack_as_one_and_takes_the_licensed_from_a_folder(tmp_path):
-    with pytest.raises(
-        ValueError, match=r"--licensed DIR, each in BEIR .*\(bioasq, robust04, signal1m, trec-news\)"
-    ):
+    with pytest.raises(ValueError, match=r"--licensed DIR, each in BEIR .*\(bioasq, robust04, signal1m, trec-news\)"):
         resolve("beir18")
     for name in ("bioasq", "robust04", "signal1m", "trec-news"):
         with pytest.raises(ValueError, match=f"no corpus.jsonl in .*{name}"):
