@@ -11,7 +11,16 @@ from study.ledger.space import log_scaled
 from study.ledger.trial_record import TrialRecord
 from study.ledger.trials import Trials
 from study.protocol.states import StudyStatus
-from study.protocol.summary import GpuHours, GroupSummary, ObjectiveSummary, StudySummary, WorkerSeconds
+from study.protocol.summary import (
+    ConfirmationSummary,
+    ConfirmedGroup,
+    GpuHours,
+    GroupSummary,
+    ObjectiveSummary,
+    StudySummary,
+    TrialSummary,
+    WorkerSeconds,
+)
 from study.spec import Study
 from study.tracking.tracker import Snapshot
 
@@ -39,6 +48,16 @@ class Summaries:
         """The summary of now; `live` are the trials that gangs hold, `recorded` is what the tracker has sent, and
         `importances` has those of each group."""
         rows = [trials.rows[number] for number in sorted(trials.rows)]
+        shown = {
+            row.number: row.shown(
+                live=row.number in live,
+                used=self._account.used(row),
+                gpu_hours=self._account.gpu_hours(self._account.used(row)),
+                run_id=recorded.runs.get(row.number),
+                group=self._spec.group_name(row.group),
+            )
+            for row in rows
+        }
         used = {row.number: self._account.used(row) for row in rows}
         best = {group: tuple(trials.best(group)) for group in trials.groups}
         return StudySummary(
@@ -70,16 +89,8 @@ class Summaries:
                 for group in trials.groups
                 if self._spec.group is not None and group is not None
             ),
-            trials=tuple(
-                row.shown(
-                    live=row.number in live,
-                    used=used[row.number],
-                    gpu_hours=self._account.gpu_hours(used[row.number]),
-                    run_id=recorded.runs.get(row.number),
-                    group=self._spec.group_name(row.group),
-                )
-                for row in rows
-            ),
+            trials=tuple(shown[row.number] for row in rows if row.confirms is None),
+            confirmation=self._confirmation(trials, shown),
             **self._spent(rows, used),
             wall_seconds=round(self._account.elapsed(), 3),
             metrics=self._metrics,
@@ -87,6 +98,27 @@ class Summaries:
             dataset=facts,
             tracking=recorded.tracking,
             updated=datetime.now(UTC).replace(microsecond=0),
+        )
+
+    def _confirmation(self, trials: Trials, shown: Mapping[int, TrialSummary]) -> ConfirmationSummary | None:
+        decision = trials.decision
+        if decision is None:
+            return None
+        groups = tuple(
+            ConfirmedGroup(
+                name=one.group,
+                finalists=one.chosen,
+                controls=one.controls,
+                missing=one.missing,
+                winner=trials.winner(one),
+            )
+            for one in decision.groups
+        )
+        return ConfirmationSummary(
+            finalists=decision.asked.finalists,
+            seeds=decision.seeds,
+            groups=groups,
+            runs=tuple(one for one in shown.values() if one.confirms is not None),
         )
 
     def _spent(self, rows: Sequence[TrialRecord], used: Mapping[int, float]) -> dict[str, Any]:
