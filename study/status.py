@@ -19,7 +19,7 @@ from study.protocol.folder import StudyFolder
 from study.protocol.journal import StudyBegun
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import StudySummary, TrialSummary, read
-from study.reporting.formatting import at, counts, ended, seconds, share, steps
+from study.reporting.formatting import at, confirming, counts, ended, seconds, share, steps
 from study.reporting.metrics import DeclaredMetrics
 from study.reporting.screen import result
 from study.selection import all_studies, ledger, name_a_ledger, name_a_study, named
@@ -94,7 +94,9 @@ def _lines(storage: StudyFolder, summary: StudySummary, stands: Standing) -> Ite
     if stands.runs and launch is not None and "cluster" in launch.tags:
         yield f"cluster  {launch.tags['cluster']}"
     yield f"trials   {counts(summary)}; {progress(summary):.0%} done"
-    for trial in summary.trials:
+    if summary.confirmation is not None:
+        yield f"         {confirming(summary)}"
+    for trial in summary.runs:
         if trial.state == TrialState.RUNNING and stands.runs is not False:
             yield f"         {_trial(summary, trial)}"
     yield f"result   {result(summary)}"
@@ -110,8 +112,8 @@ def _lines(storage: StudyFolder, summary: StudySummary, stands: Standing) -> Ite
 
 def progress(summary: StudySummary) -> float:
     """Share of the study that is done, from 0 to 1: trials that have ended, and the steps of those that have not."""
-    underway = sum(share(trial) for trial in summary.trials if not trial.state.ended)
-    return min(1.0, (ended(summary) + underway) / max(1, summary.planned_trials))
+    underway = sum(share(trial) for trial in summary.runs if not trial.state.ended)
+    return min(1.0, (ended(summary) + underway) / max(1, summary.planned_runs))
 
 
 def _trial(summary: StudySummary, trial: TrialSummary) -> str:

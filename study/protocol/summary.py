@@ -267,14 +267,18 @@ class StudySummary(_Part):
         trials = (trial.model_copy(update={"group": None}) for trial in self.trials if trial.group == group.name)
         confirmation = self.confirmation.alone(group.name) if self.confirmation else None
         told = {name: getattr(group, name) for name in GroupSummary.model_fields.keys() - {"name", "value"}}
-        return self.model_copy(
-            update=told | {"group": None, "groups": (), "trials": tuple(trials), "confirmation": confirmation}
-        )
+        told |= {"group": None, "groups": (), "trials": tuple(trials), "confirmation": confirmation}
+        return self.model_copy(update=told)
 
     @property
     def runs(self) -> tuple[TrialSummary, ...]:
         """All trials, those of the search and those that confirm it."""
         return self.trials + (self.confirmation.runs if self.confirmation else ())
+
+    @property
+    def planned_runs(self) -> int:
+        """How many there will be of them, as far as that is known."""
+        return self.planned_trials + (self.confirmation.planned if self.confirmation else 0)
 
     def text(self) -> str:
         """The document as it is written and printed; `read` brings it back."""

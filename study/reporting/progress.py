@@ -22,6 +22,9 @@ class Progress:
     def update(self, summary: StudySummary) -> None:
         """Take note of a summary; trials that have ended in the first one are none of this launch."""
         self.metrics = DeclaredMetrics(summary.metrics)
+        if summary.confirmation is not None:
+            # What the search has not begun when it is over it never will.
+            self.total = len(summary.trials) + summary.confirmation.planned
         if self._before is None:
             self._before = ended(summary)
 
@@ -34,5 +37,5 @@ class Progress:
         here = done - (self._before or 0)
         if here < 1:
             return None
-        underway = sum(share(trial) for trial in summary.trials if trial.state == TrialState.RUNNING)
+        underway = sum(share(trial) for trial in summary.runs if trial.state == TrialState.RUNNING)
         return (self.clock() - self.started) * max(0.0, self.total - done - underway) / (here + underway)

@@ -1,5 +1,5 @@
-"""Search, then confirm, by the real ledger: finalists are decided once and run with the same fresh seeds, whatever kills
-the study; sampler and pruner learn nothing of it."""
+"""Search, then confirm, by the real ledger: finalists are decided once and run with the same fresh seeds, whatever
+kills the study; sampler and pruner learn nothing of it."""
 
 from __future__ import annotations
 
