@@ -245,7 +245,12 @@ def metrics_page() -> str:
         *_table(("prefix", "what"), [
             ("`test.`", "the same on test queries or pairs, measured once, at a replicate's end, and only reported"),
             ("`untrained.`, `untrained.test.`", "of the model before its first step"),
-            ("`train.`", "a signal of the training steps, such as `train.loss`, on the batch; see the trainer's page"),
+            (
+                "`train.`",
+                "a signal of the training steps, such as `train.loss`, on the batch; see the trainer's page. Where a "
+                "record has several steps (`log_every`) it is their mean, with `.min` and `.max` behind the name their "
+                "lowest and highest value, where these differ",
+            ),
             ("`SUITE.COLLECTION.`", "from [`study.evaluate`](evaluate.md)"),
         ]),
         "All ranking metrics are as trec_eval defines them; a query without results scores 0. Search is exact, over "

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from study.protocol.folder import StudyFolder
-from study.protocol.journal import StudyBegun
 from study.protocol.summary import StudySummary, read
 from study.reporting.conclusions import answer, over
 from study.reporting.formatting import at, difference, p_value, setting
@@ -106,7 +105,7 @@ def settings(storage: StudyFolder, summary: StudySummary) -> dict[str, str]:
         "design": summary.design,
         "planned trials": summary.planned_trials,
     }
-    launches = list(storage.entries(StudyBegun))
+    launches = storage.launches()
     if launches:
         found |= launches[-1].params
     found |= {f"inputs: {name}": value for name, value in summary.dataset.items()}

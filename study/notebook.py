@@ -111,11 +111,16 @@ class RecordedStudy:
     def figure(self, name: str) -> alt.LayerChart:
         """A figure of the report as an Altair chart, which a notebook shows: `curve`, `pareto`, `validation_curve`, ...
 
+        A study with groups has one of its own, `groups`, of all of them together.
         Raises ValueError with the names of the figures that the study has.
         """
-        from study.reporting.figures import figures
+        from study.reporting.figures import figures, group_figures
+        from study.reporting.groups import grouped
 
         if self.summary.groups:
+            together = group_figures(grouped(self._folder, self.summary))
+            if name in together:
+                return together[name]
             names = ", ".join(group.name for group in self.summary.groups)
             raise ValueError(
                 f"{self.summary.study} has figures for each group: groups[NAME].figure('{name}') of {names}"

@@ -81,6 +81,9 @@ NAMES = (
     Private("optuna.trial", "FrozenTrial._trial_id", (), "a trial is opened again by its id in the database"),
     Private("optuna.samplers", "QMCSampler._find_sample_id", ("self", "study", "search_space"),
             "a trial's place in the Sobol sequence is a function of its number"),
+    Private("optuna.storages", "RDBStorage._get_trials",
+            ("self", "study_id", "states", "included_trial_ids", "trial_id_greater_than"),
+            "a trial that runs is not read again for every other one that reports"),
     *(Private("optuna.storages", f"RDBStorage.{name}", ("self",), "a head that was deposed writes nothing more")
       for name in STORAGE_WRITES),
 )  # fmt: skip
@@ -200,6 +203,31 @@ class OwnPlace:
 
     def _find_sample_id(self, study: Any, search_space: Any) -> int:
         return self.place
+
+
+class ReadOnce:
+    """Before Optuna's `RDBStorage`, in the one process that writes: of the trials that its cache asks for, those that
+    were `written` since it had them. Optuna's cache reads all that have not ended, at every look."""
+
+    written: set[int]
+    """Ids of trials that were made, or written to."""
+    newest: dict[int, int]
+    """Study -> the highest id of its trials that the cache has."""
+
+    def _get_trials(
+        self, study_id: int, states: Any, included_trial_ids: set[int], trial_id_greater_than: int
+    ) -> list[Any]:
+        if not included_trial_ids and trial_id_greater_than < 0:
+            # All trials, for a cache that has none yet.
+            return super()._get_trials(study_id, states, included_trial_ids, trial_id_greater_than)  # type: ignore[misc]
+        written = self.written.copy()
+        if not written:
+            return []
+        newest = self.newest.get(study_id, -1)
+        found = super()._get_trials(study_id, states, written, newest)  # type: ignore[misc]
+        self.written -= written
+        self.newest[study_id] = max((trial._trial_id for trial in found), default=newest)
+        return found
 
 
 def storage_of(study: Any) -> Any:

@@ -57,7 +57,7 @@ SAME_SIGNAL_S = 0.3
 """A second signal counts from here on."""
 MLFLOW_WAIT_S = 60.0
 """How long the end of a study waits for the tracking store; what is left is sent by the next launch."""
-SCREEN_PACE = 20
+SCREEN_PACE = 100
 """Times that a summary took are waited before the next one is asked for."""
 FETCH_WAIT_S = 60.0
 """How long the end of a study waits for an object store that has its best model."""

@@ -19,8 +19,9 @@ from study.protocol.folder import StudyFolder
 from study.protocol.journal import StudyBegun
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import StudySummary, TrialSummary, read
-from study.reporting.formatting import at, confirming, counts, ended, seconds, share, steps
+from study.reporting.formatting import at, confirming, counts, seconds, steps
 from study.reporting.metrics import DeclaredMetrics
+from study.reporting.progress import done
 from study.reporting.screen import result
 from study.selection import all_studies, ledger, name_a_ledger, name_a_study, named
 from study.terminal import View
@@ -85,7 +86,8 @@ def told_of(storage: StudyFolder, summary: StudySummary, stands: Standing) -> st
 
 
 def _lines(storage: StudyFolder, summary: StudySummary, stands: Standing) -> Iterator[str]:
-    launch = _launch(storage)
+    launches = storage.launches()
+    launch = launches[-1] if launches else None
     killed = stands.runs is False and summary.status == StudyStatus.RUNNING
     if stands.runs is False and not killed:
         yield f"{summary.study}: {summary.status}"
@@ -112,8 +114,7 @@ def _lines(storage: StudyFolder, summary: StudySummary, stands: Standing) -> Ite
 
 def progress(summary: StudySummary) -> float:
     """Share of the study that is done, from 0 to 1: trials that have ended, and the steps of those that have not."""
-    underway = sum(share(trial) for trial in summary.runs if not trial.state.ended)
-    return min(1.0, (ended(summary) + underway) / max(1, summary.planned_runs))
+    return min(1.0, done(summary) / max(1, summary.planned_runs))
 
 
 def _trial(summary: StudySummary, trial: TrialSummary) -> str:
@@ -121,12 +122,6 @@ def _trial(summary: StudySummary, trial: TrialSummary) -> str:
     value = trial.latest.get(objective)
     told = f", {metrics.label(objective)} {metrics.show(objective, value)}" if value is not None else ""
     return f"trial {trial.number} ({at(trial, summary.parameter)}) step {steps(trial)}{told}"
-
-
-def _launch(storage: StudyFolder) -> StudyBegun | None:
-    """The newest launch in the journal."""
-    launches = list(storage.entries(StudyBegun))
-    return launches[-1] if launches else None
 
 
 def _command(launch: StudyBegun | None) -> str | None:

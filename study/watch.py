@@ -51,7 +51,9 @@ def main(arguments: list[str] | None = None) -> int:
 def watch(storage: StudyFolder, url: str | None, out: View) -> int:
     """Show the study until it ends or somebody presses Ctrl-C; returns an exit code."""
     summary = read(storage.summary)
-    display = Display(out, summary.parameter, summary.objectives[0].name, summary.planned_trials)
+    launches = storage.launches()
+    elapsed_s = max(0.0, time.time() - launches[-1].time / 1000) if launches else 0.0
+    display = Display(out, summary.parameter, summary.objectives[0].name, summary.planned_trials, elapsed_s=elapsed_s)
     try:
         while True:
             stands = standing(storage, summary.study, url)

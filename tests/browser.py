@@ -29,15 +29,20 @@ class Browser:
         assert found is not None and found.origin is not None  # noqa: PT018
         self.axe = Path(found.origin).with_name("node_modules").joinpath("axe-core", "axe.min.js").read_text()
 
-    def show(self, page: Path | str, width: int = 1280, dark: bool = False, phone: bool = False) -> None:
-        """Open a file or an address in a window of `width` pixels; a phone has fingers instead of a mouse."""
+    def show(
+        self, page: Path | str, width: int = 1280, dark: bool = False, phone: bool = False, media: str = ""
+    ) -> None:
+        """Open a file or an address in a window of `width` pixels; a phone has fingers instead of a mouse.
+
+        `media` is that of CSS: "print" for a page as it is on paper.
+        """
         self.cdp(
             "Emulation.setDeviceMetricsOverride",
             width=width, height=844 if phone else 900, deviceScaleFactor=1, mobile=phone,
         )  # fmt: skip
         self.cdp("Emulation.setTouchEmulationEnabled", enabled=phone)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.cdp("Emulation.setEmulatedMedia", features=[scheme])
+        self.cdp("Emulation.setEmulatedMedia", media=media, features=[scheme])
         self.driver.get(page.as_uri() if isinstance(page, Path) else page)
 
     def wait(self, script: str, seconds: float = 30) -> Any:

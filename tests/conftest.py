@@ -19,7 +19,7 @@ def pytest_addoption(parser) -> None:
     parser.addoption("--write-golden", action="store_true", help="write tests/golden/ anew instead of comparing")
 
 
-WITH_RAY = ("test_study.py", "test_own_trainer.py")
+WITH_RAY = ("test_study.py",)
 """Files whose tests start a Ray: two of those at a time would take both cores from each other."""
 
 

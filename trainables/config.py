@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -14,6 +15,9 @@ PositiveFinite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegativeFinite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 OpenFraction = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+
+MOST_RECORDS = 2000
+"""Records of the training steps of a run that does not say how many steps one has."""
 
 Split = Literal["validation", "test"]
 Direction = Literal["maximize", "minimize"]
@@ -100,6 +104,10 @@ class TrainerConfig(Section):
     """Steps between two measurements on validation data; the last step is always measured."""
     checkpoint_every: PositiveInt = 50
     """Steps between two checkpoints, the most training that a kill can cost."""
+    log_every: PositiveInt | None = None
+    """Steps of one record, which has mean, minimum and maximum of each signal; None records every step of a run of up
+    to 2,000, and at most so many bins of a longer one. Every measurement is on record, and collapse is judged by all
+    steps, however many a record has."""
     collapse: bool = True
     """Stop a run that the recipe's collapse rules find hopeless."""
 
@@ -117,6 +125,11 @@ class TrainerConfig(Section):
     def total_steps(self) -> int:
         """Steps of all stages."""
         return sum(stage.steps for stage in self.stages)
+
+    @property
+    def recorded_together(self) -> int:
+        """Steps of one record."""
+        return self.log_every or math.ceil(self.total_steps / MOST_RECORDS)
 
     def stage_of(self, step: int) -> tuple[Stage, int]:
         """(the stage that step `step`, from 0, belongs to, its place in that stage)."""

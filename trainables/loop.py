@@ -22,6 +22,7 @@ import numpy
 import torch
 
 from trainables import card, collapse, distributed
+from trainables.bins import Bin
 from trainables.checkpoints import Checkpoints
 from trainables.config import Optimiser, Split, Stage, TrainerConfig
 from trainables.context import Context, Record
@@ -144,6 +145,8 @@ class _Run:
         self.recipe: Recipe = recipe_module.build(config, context)
         self._begin(config.stages[0])
         self.history = History(config.stages[0].name, config.stages[0].steps)
+        self.bin = Bin()
+        """Steps that no record has yet."""
         self.facts = dict(self.recipe.description) | {
             "hash.initialisation": fingerprint(dict(_model_tensors(self.recipe.model))),
             "hash.data_order": fingerprint([self.recipe.batch(step) for step in range(min(3, config.total_steps))]),
@@ -224,7 +227,9 @@ class _Run:
             self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         self.step += 1
-        self._record({f"train.{name}": value for name, value in measured.items()} | {"train.lr": rate})
+        self.bin.add({f"train.{name}": value for name, value in measured.items()} | {"train.lr": rate})
+        if collapsed == COLLAPSED or place + 1 == stage.steps or self.step % self.config.recorded_together == 0:
+            self._record(self.bin.take())
         self.step_seconds += time.monotonic() - began
         return (reason or "collapsed on rank 0") if collapsed == COLLAPSED else None
 
@@ -282,6 +287,7 @@ class _Run:
                 {name: tensor.contiguous().cpu() for name, tensor in tensors.items()},
                 {
                     "history": self.history.state(),
+                    "bin": self.bin.state(),
                     "values": self.values,
                     "per_item": self.per_item,
                     "records": self.unsure + self.unsent,
@@ -321,6 +327,8 @@ class _Run:
         self.step = step
         self.values, self.per_item = meta["values"], meta["per_item"]
         self.history = self._history(meta["history"])
+        # A checkpoint of an earlier release has all steps among its records.
+        self.bin = Bin.restored(meta.get("bin", {}))
         self.seconds, self.step_seconds = meta["seconds"], meta["step_seconds"]
         self.unsent = meta["records"]
         log.info("carrying on from step %d", self.step)

@@ -51,7 +51,7 @@ def _written_on(storage: StudyFolder) -> list[Path]:
 def _views(storage: StudyFolder) -> list[Path]:
     """The files that are there, and are written anew as a whole, whatever they were."""
     results = [replicate.result for replicate in storage.replicates()]
-    return _there(storage.summary, storage.tracking, storage.report, *results)
+    return _there(storage.summary, storage.tracking, storage.marks, storage.report, *results)
 
 
 def _there(*paths: Path) -> list[Path]:

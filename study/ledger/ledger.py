@@ -74,7 +74,7 @@ class Ledger:
         self.name, self.profile, self.spec, self.storage = name, profile, study, storage
         # A SIGKILLed study leaves its actor alive for a moment.
         self._lock = Lock(storage.ledger_lock, wait_s=20.0)
-        for written in (storage.summary, storage.tracking, storage.identity):
+        for written in (storage.summary, storage.tracking, storage.identity, storage.marks):
             remove_asides(written)
         with ExitStack() as opened:
             opened.callback(self._lock.release)
@@ -89,7 +89,7 @@ class Ledger:
             self._rows = self._trials.rows
             self._queue = Queue(self._optuna, study, self._trials)
             identity.take(storage, self.id, self._rows)
-            self.journal = Journal(storage.journal)
+            self.journal = Journal(storage.journal, storage.marks)
             # From here on they stay until `close`.
             opened.pop_all()
         self._checkpoints, self._moves = destinations.checkpoints, options.moves
@@ -595,9 +595,10 @@ class Ledger:
 
     def _recover(self) -> None:
         """End the trials whose end a kill cut short, and account for the time of those it interrupted."""
+        told = {trial.number for trial in self._trials.begun() if trial.state.is_finished()}
         for row in self._rows.values():
             if row.state.ended:
-                if not self._trials.frozen(row.number).state.is_finished() or not self.journal.ended(row.number):
+                if row.number not in told or not self.journal.ended(row.number):
                     self._end(row)
             elif row.launched is not None:
                 # What is known of its last moment is its newest record.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import time
 import uuid
@@ -29,7 +30,7 @@ from study.ledger.lease import known
 from study.ledger.moved import ANEW, Begun, since
 from study.ledger.sampling import Sampler, control_of, pruner
 from study.ledger.space import explore
-from study.private_names import STORAGE_WRITES
+from study.private_names import STORAGE_WRITES, ReadOnce, storage_id
 from study.protocol.states import TrialState
 from study.spec import Study
 from study.uris import NO_FILE, check_quoted, redacted, sqlite_path, with_driver
@@ -106,21 +107,28 @@ def _database(url: str, fence: Callable[[], None] | None = None) -> RDBStorage:
             time.sleep(0.2)
 
 
-class _Fenced(RDBStorage):
+class _Fenced(ReadOnce, RDBStorage):
     """Calls `fence` before each write; it raises where this process may not write any more."""
 
     def __init__(self, url: str, engine_kwargs: dict[str, Any], fence: Callable[[], None]) -> None:
         self.fence = fence
+        self.written, self.newest = set(), {}
         super().__init__(url, engine_kwargs=engine_kwargs)
 
 
 def _fenced(name: str) -> Callable[..., Any]:
     write = getattr(RDBStorage, name)
+    of_a_trial = "trial_id" in inspect.signature(write).parameters
 
     @wraps(write)
     def checked(self: _Fenced, *arguments: Any, **keywords: Any) -> Any:
         self.fence()
-        return write(self, *arguments, **keywords)
+        if of_a_trial:
+            self.written.add(arguments[0])
+        done = write(self, *arguments, **keywords)
+        if isinstance(done, optuna.trial.FrozenTrial):
+            self.written.add(storage_id(done))
+        return done
 
     return checked
 

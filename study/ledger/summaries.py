@@ -32,6 +32,8 @@ class Summaries:
         self._name, self._id, self._profile, self._spec, self._account = name, study_id, profile, spec, account
         self._parameter_log = log_scaled(spec, spec.parameter)
         self._metrics = spec.metrics
+        self._ended: dict[int, tuple[TrialRecord, str | None, TrialSummary]] = {}
+        """Trial -> its record when it had ended, its run, and how these are shown: nothing of it changes any more."""
 
     def of(
         self,
@@ -48,17 +50,11 @@ class Summaries:
         """The summary of now; `live` are the trials that gangs hold, `recorded` is what the tracker has sent, and
         `importances` has those of each group."""
         rows = [trials.rows[number] for number in sorted(trials.rows)]
+        used = {row.number: self._account.used(row) for row in rows}
         shown = {
-            row.number: row.shown(
-                live=row.number in live,
-                used=self._account.used(row),
-                gpu_hours=self._account.gpu_hours(self._account.used(row)),
-                run_id=recorded.runs.get(row.number),
-                group=self._spec.group_name(row.group),
-            )
+            row.number: self._shown(row, row.number in live, used[row.number], recorded.runs.get(row.number))
             for row in rows
         }
-        used = {row.number: self._account.used(row) for row in rows}
         best = {group: tuple(trials.best(group)) for group in trials.groups}
         return StudySummary(
             study=self._name,
@@ -120,6 +116,19 @@ class Summaries:
             groups=groups,
             runs=tuple(one for one in shown.values() if one.confirms is not None),
         )
+
+    def _shown(self, row: TrialRecord, live: bool, used: float, run_id: str | None) -> TrialSummary:
+        """How a trial is shown; what has ended is made once, so that a long study's summary costs little."""
+        known = self._ended.get(row.number)
+        if known is not None and known[0] is row and known[1] == run_id:
+            return known[2]
+        shown = row.shown(
+            live=live, used=used, gpu_hours=self._account.gpu_hours(used), run_id=run_id,
+            group=self._spec.group_name(row.group),
+        )  # fmt: skip
+        if row.state.ended and not live:
+            self._ended[row.number] = (row, run_id, shown)
+        return shown
 
     def _spent(self, rows: Sequence[TrialRecord], used: Mapping[int, float]) -> dict[str, Any]:
         """What these trials have cost, as fields of a summary; `used` are the worker-seconds of each up to now."""

@@ -34,6 +34,10 @@ class Trials:
         """What is confirmed; None while the search goes on."""
         self.rows = {trial.number: self._restored(trial) for trial in self.begun()}
         """Number of the trial -> its row."""
+        trials = study.get_trials(deepcopy=False)
+        self._ids = {trial.number: storage_id(trial) for trial in trials}
+        self._replaced = {t.user_attrs["retry_of"] for t in trials if "retry_of" in t.user_attrs}
+        """Numbers of failed trials that have one in their place, be it only in the queue."""
 
     def begun(self) -> list[optuna.trial.FrozenTrial]:
         """Optuna's trials but those that only wait in its queue."""
@@ -45,20 +49,28 @@ class Trials:
 
     def trial(self, number: int) -> optuna.Trial:
         """Optuna's trial, to be written to."""
-        return optuna.Trial(self._optuna, storage_id(self.frozen(number)))
+        return optuna.Trial(self._optuna, self._id_of(number))
 
     def searched(self, row: TrialRecord) -> optuna.Trial:
         """Optuna's trial, to be asked for parameters and whether to prune it: its study has the trials of its group."""
-        return optuna.Trial(alone(self._optuna, row.group), storage_id(self.frozen(row.number)))
+        return optuna.Trial(alone(self._optuna, row.group), self._id_of(row.number))
+
+    def _id_of(self, number: int) -> int:
+        """The trial's id in the database, which it keeps: to look it up is to read every trial that runs."""
+        if number not in self._ids:
+            self._ids[number] = storage_id(self.frozen(number))
+        return self._ids[number]
 
     def of(self, group: int | None) -> list[TrialRecord]:
         """The rows of a group's search by number, but for failed ones that are run again."""
         rows = [row for _, row in sorted(self.rows.items()) if row.group == group and row.confirms is None]
-        return [row for row in rows if not self.retried(row)]
+        return [row for row in rows if row.number not in self._replaced]
 
     def confirming(self) -> list[TrialRecord]:
         """The rows of the trials that confirm the search by number, but for failed ones that are run again."""
-        return [row for _, row in sorted(self.rows.items()) if row.confirms is not None and not self.retried(row)]
+        return [
+            row for _, row in sorted(self.rows.items()) if row.confirms is not None and row.number not in self._replaced
+        ]
 
     def peers(self, row: TrialRecord) -> list[TrialRecord]:
         """The rows that share their seeds with this one, and are compared with it."""
@@ -156,16 +168,11 @@ class Trials:
         for row in list(self.rows.values()):
             # What the config refused it would refuse again.
             own = (row.confirms is None) == (self.decision is None)
-            if own and row.state == TrialState.FAILED and not row.refused and not self.retried(row):
+            if own and row.state == TrialState.FAILED and not row.refused and row.number not in self._replaced:
                 group = {} if row.group is None else {GROUP: row.group}
                 confirms = {} if row.confirms is None else {CONFIRMS: row.confirms}
                 self._optuna.enqueue_trial(row.params, user_attrs={"retry_of": row.number} | group | confirms)
-
-    def retried(self, row: TrialRecord) -> bool:
-        """Whether a failed trial has one that takes its place, be it only in the queue."""
-        return row.state == TrialState.FAILED and any(
-            t.user_attrs.get("retry_of") == row.number for t in self._optuna.get_trials(deepcopy=False)
-        )
+                self._replaced.add(row.number)
 
     def place(self, number: int) -> str | None:
         """Where an object store keeps what the trial writes; None where the storage folder does."""

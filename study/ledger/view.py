@@ -10,10 +10,10 @@ from study.protocol.summary import StudySummary
 from trainables.errors import told
 from trainables.files import write_whole
 
-CHEAP_S = 0.2
+CHEAP_S = 0.02
 """A view that takes no longer is written after every event."""
-SHARE = 0.05
-"""Of the ledger's time goes to a larger one."""
+SHARE = 0.01
+"""Of the ledger's time goes to a larger one: reports of trials wait meanwhile."""
 STALE_S = 5.0
 """While trials report steps, one that is cheap enough is at most so old: those who watch from elsewhere see nothing
 else."""

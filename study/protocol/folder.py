@@ -4,6 +4,7 @@
     ledger.db                             the ledger, unless it is kept in a database server
     study.json                            the study's id, and where the folder was last used
     journal.jsonl                         every event and every logged step
+    marks.json                            what a launch would have to read the journal for
     summary.json                          the study as it stands
     tracking.json                         how far the journal has been replayed into the tracking store
     report.html, report.md, FIGURE.png    the answer
@@ -198,6 +199,11 @@ class StudyFolder(WorkFolder):
         return self.path / "journal.jsonl"
 
     @property
+    def marks(self) -> Path:
+        """The file with what a ledger has to know of its journal."""
+        return self.path / "marks.json"
+
+    @property
     def summary(self) -> Path:
         """The file `summary.json`: the study as it stands."""
         return self.path / "summary.json"
@@ -289,6 +295,10 @@ class StudyFolder(WorkFolder):
         return EvaluationFolder(self.path / "evaluation")
 
     # --- the journal, for those who read it whole ------------------------------------------------
+
+    def launches(self) -> list[StudyBegun]:
+        """The launches on record, oldest first."""
+        return list(self.entries(StudyBegun))
 
     def entries(self, kind: type[E]) -> Iterator[E]:
         """The journal's entries of one kind; none where there is no journal. Raises `protocol.journal.Unreadable`."""

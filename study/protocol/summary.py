@@ -282,7 +282,7 @@ class StudySummary(_Part):
 
     def text(self) -> str:
         """The document as it is written and printed; `read` brings it back."""
-        return json.dumps(self.model_dump(mode="json"), indent=2)
+        return self.model_dump_json(indent=2)
 
 
 def read(path: Path) -> StudySummary:

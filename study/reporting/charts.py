@@ -230,7 +230,7 @@ class Scale:
             )  # fmt: skip
         domain = span(self.values, self.log)
         scale = alt.Scale(type="log" if self.log else "linear", domain=domain, nice=False)
-        axis: dict[str, Any] = {"title": self.name} | (log_axis("x") if self.log else {"format": "~g"})
+        axis: dict[str, Any] = {"title": self.name} | (log_axis("x") if self.log else {"format": "~g", "tickCount": 8})
         if len(self.values) <= MANY:
             axis = {"title": self.name, "values": list(self.values), "labelExpr": "format(datum.value, '.3~g')"}
         return alt.X("setting:Q", scale=scale, axis=alt.Axis(**axis))

@@ -8,7 +8,8 @@ from itertools import groupby
 import altair as alt
 from altair.utils.schemapi import debug_mode
 
-from study.reporting import paired_plots, plots, search_plots
+from study.reporting import group_plots, paired_plots, plots, search_plots
+from study.reporting.groups import GroupFindings
 from study.reporting.paired import Contrast
 from study.reporting.results import Findings
 
@@ -24,6 +25,13 @@ def figures(findings: Findings) -> dict[str, alt.LayerChart]:
     with debug_mode(False):
         found = _drawn(findings)
     return {name: chart for name, chart in found.items() if chart is not None}
+
+
+def group_figures(groups: Sequence[GroupFindings]) -> dict[str, alt.LayerChart]:
+    """The figure of all groups together, `groups`, where there is something to draw for it."""
+    with debug_mode(False):
+        chart = group_plots.explained(groups)
+    return {} if chart is None else {"groups": chart}
 
 
 def _drawn(findings: Findings) -> dict[str, alt.LayerChart | None]:

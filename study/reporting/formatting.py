@@ -54,10 +54,11 @@ def show(value: float | None) -> str:
 def difference(value: float) -> str:
     """A signed difference, with a real minus sign.
 
-    >>> difference(0.2124), difference(-0.03)
-    ('+0.212', '−0.030')
+    >>> difference(0.2124), difference(-0.03), difference(-0.00034)
+    ('+0.212', '−0.030', '−0.0003')
     """
-    return ("−" if value < 0 else "+") + show(abs(value))
+    size = abs(value)
+    return ("−" if value < 0 else "+") + (f"{size:.4f}" if 0 < size < 5e-4 else show(size))
 
 
 def setting(value: Any) -> str:

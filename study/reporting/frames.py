@@ -83,7 +83,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "curves": (
         *_OF_A_REPLICATE,
         Column("step", "int32", "Steps done when it was measured; 0 is the untrained model."),
-        Column("metric", "category", "What was measured: a signal such as `train.loss`, or a metric."),
+        Column("metric", "category", "What was measured: a signal such as `train.loss` or `train.loss.max`, a metric."),
         Column("value", "float64", "Its value, which may be nan or infinite."),
     ),
     "per_query": (

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from study.protocol.journal import StudyBegun, TrialBegun
+from study.protocol.journal import TrialBegun
 from study.reporting.formatting import parameters, setting
 from study.reporting.results import Findings
 from trainables import trainers
@@ -41,7 +41,7 @@ class Origin:
 
 def origin(findings: Findings) -> Origin:
     """Read the journal for the newest launch and for the config of the best trial."""
-    launches = list(findings.storage.entries(StudyBegun))
+    launches = findings.storage.launches()
     if not launches:
         return Origin(None, 0, None, False, {}, {}, {}, {})
     tags, params = launches[-1].tags, launches[-1].params

@@ -14,7 +14,7 @@ from study.protocol.states import StudyStatus
 from study.protocol.summary import StudySummary, read
 from study.reporting import frames, tables, vega
 from study.reporting.conclusions import accounts, answer, caveats, notes, over, unconfirmed
-from study.reporting.figures import by_metric, differences_of, figures
+from study.reporting.figures import by_metric, differences_of, figures, group_figures
 from study.reporting.formatting import at, named, seconds, winner
 from study.reporting.groups import grouped, headline, overview
 from study.reporting.origin import origin
@@ -92,6 +92,8 @@ class Report:
     answer: str
     overview: tables.Table | None
     """The groups side by side; None in a study without groups."""
+    explained: Figure | None = None
+    """What may explain how they differ."""
 
     @classmethod
     def of(cls, storage: StudyFolder, pictures: bool) -> Report:
@@ -109,7 +111,15 @@ class Report:
         key = summary.group or ""
         side = overview(key, groups)
         columns = tuple(tables.Column(head, "text") for head in side.heads)
-        return cls(storage, summary, sections, headline(key, groups), tables.Table("Groups", columns, side.rows))
+        table = tables.Table("Groups", columns, side.rows)
+        together = _shown(group_figures(groups), pictures).get("groups")
+        return cls(storage, summary, sections, headline(key, groups), table, together)
+
+    @property
+    def figures(self) -> dict[str, Figure]:
+        """Name of the file, without its suffix -> figure."""
+        own = {section.prefix + name: figure for section in self.sections for name, figure in section.drawn.items()}
+        return own | ({"groups": self.explained} if self.explained else {})
 
     @property
     def caveats(self) -> list[str]:
@@ -142,10 +152,9 @@ def write(storage: StudyFolder) -> Path:
     report = Report.of(storage, pictures=True)
     for path in storage.figures():
         path.unlink()
-    for section in report.sections:
-        for figure in section.drawn.values():
-            assert figure.picture is not None
-            write_whole(storage.figure(section.prefix + figure.name), vega.png(figure.picture))
+    for name, figure in report.figures.items():
+        assert figure.picture is not None
+        write_whole(storage.figure(name), vega.png(figure.picture))
     frames.write(storage, report.summary)
     write_whole(storage.report_text, _rendered("report.md.jinja", report))
     write_whole(storage.report, _rendered("report.html.jinja", report))
@@ -158,7 +167,11 @@ def write_while_running(storage: StudyFolder) -> None:
 
 
 def _drawn(findings: Findings, pictures: bool) -> dict[str, Figure]:
-    drawn = {name: vega.specification(chart) for name, chart in figures(findings).items()}
+    return _shown(figures(findings), pictures)
+
+
+def _shown(charts: Mapping[str, Any], pictures: bool) -> dict[str, Figure]:
+    drawn = {name: vega.specification(chart) for name, chart in charts.items()}
     return {name: Figure(name, vega.wide(one), vega.svg(one) if pictures else None) for name, one in drawn.items()}
 
 
@@ -182,6 +195,8 @@ def _rendered(template: str, report: Report) -> str:
         s=summary,
         answer=report.answer,
         overview=report.overview,
+        explained=report.explained,
+        explains=findings.metrics.label(findings.metrics.explains or ""),
         accounts=accounts(summary),
         caveats=report.caveats,
         notes=notes(findings),

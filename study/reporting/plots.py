@@ -73,8 +73,8 @@ def curve(findings: Findings) -> alt.LayerChart | None:
     looks |= {state.value: look for state, look in STOPPED.items()}
     best = findings.best and scale.place(findings.best)
     if best is not None:
-        rows.append({"setting": best, "series": "best on validation"})
-        looks["best on validation"] = (HIGHLIGHT, "square")
+        rows.append({"setting": best, "series": "best"})
+        looks["best"] = (HIGHLIGHT, "square")
     there = {row["series"] for row in rows}
     return chart(_series(findings, scale, rows, {name: look for name, look in looks.items() if name in there}), rows)
 
@@ -100,7 +100,7 @@ def _series(
         name for name in domain if name not in trials and name in {r["series"] for r in rows if "setting" not in r}
     ]
     tips = tooltip(("series", "", ""), ("value", title, NUMBER))
-    layers = [of_series("best on validation").mark_rule(strokeWidth=16).encode(x=x, color=colour)]
+    layers = [of_series("best").mark_rule(strokeWidth=16).encode(x=x, color=colour)]
     if fixed:
         rule = of_series(*fixed).mark_rule(strokeDash=[2, 3], strokeWidth=1.5)
         layers.append(rule.encode(y=y, color=colour, opacity=faded(pick), tooltip=tips[2:]))

@@ -4,38 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from study.protocol.states import TrialState
 from study.protocol.summary import StudySummary
 from study.reporting.formatting import ended, share
 from study.reporting.metrics import DeclaredMetrics
 
 
 class Progress:
-    """What is asked for, when this launch began, and what its newest summary says of the metrics."""
+    """What is asked for, since when it is worked on, and what its newest summary says of the metrics.
 
-    def __init__(self, parameter: str, objective: str, total: int, clock: Callable[[], float]) -> None:
+    `elapsed_s` are the seconds that the launch has run for when it is first looked at.
+    """
+
+    def __init__(
+        self, parameter: str, objective: str, total: int, clock: Callable[[], float], elapsed_s: float = 0.0
+    ) -> None:
         self.parameter, self.objective, self.total = parameter, objective, total
-        self.clock, self.started = clock, clock()
+        self.clock, self.started = clock, clock() - elapsed_s
         self.metrics = DeclaredMetrics({})
-        self._before: int | None = None
+        self._first: tuple[float, int, float] | None = None
 
     def update(self, summary: StudySummary) -> None:
-        """Take note of a summary; trials that have ended in the first one are none of this launch."""
+        """Take note of a summary; what is done in the first one says nothing of the pace from here on."""
         self.metrics = DeclaredMetrics(summary.metrics)
         if summary.confirmation is not None:
             # What the search has not begun when it is over it never will.
             self.total = len(summary.trials) + summary.confirmation.planned
-        if self._before is None:
-            self._before = ended(summary)
+        if self._first is None:
+            self._first = self.clock(), ended(summary), done(summary)
 
     def remaining(self, summary: StudySummary) -> float | None:
-        """Seconds until the end at the pace of this launch, concurrency included; None before a trial ended.
+        """Seconds until the end at the pace since the first summary, concurrency included; None before a trial ended.
 
-        Pace is trials per second since the start, where a running trial counts by its steps.
+        Pace is trials per second, where a trial that has not ended counts by its steps.
         """
-        done = ended(summary)
-        here = done - (self._before or 0)
-        if here < 1:
+        if self._first is None or ended(summary) <= self._first[1]:
             return None
-        underway = sum(share(trial) for trial in summary.runs if trial.state == TrialState.RUNNING)
-        return (self.clock() - self.started) * max(0.0, self.total - done - underway) / (here + underway)
+        began, _, before = self._first
+        here, left = done(summary) - before, max(0.0, self.total - done(summary))
+        return (self.clock() - began) * left / here if here > 0 else None
+
+
+def done(summary: StudySummary) -> float:
+    """Trials that have ended, and the shares of steps of those that have not."""
+    return ended(summary) + sum(share(trial) for trial in summary.runs if not trial.state.ended)

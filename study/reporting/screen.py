@@ -49,7 +49,7 @@ class Display:
 
     `parameter` is the config key the study is about, `objective` the metric it is judged by, `total`
     the number of trials it will have. `plain` forces lines (True) or the table (False); by default a
-    terminal gets the table.
+    terminal gets the table. `elapsed_s` are the seconds that the launch has run for already.
     """
 
     def __init__(
@@ -60,8 +60,9 @@ class Display:
         total: int,
         plain: bool | None = None,
         clock: Callable[[], float] = time.monotonic,
+        elapsed_s: float = 0.0,
     ) -> None:
-        self.progress = Progress(parameter, objective, total, clock)
+        self.progress = Progress(parameter, objective, total, clock, elapsed_s)
         plain = not stream.isatty() if plain is None else plain
         self._view: _Lines | TableView = _Lines(stream, self.progress) if plain else TableView(stream, self.progress)
 

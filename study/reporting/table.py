@@ -19,7 +19,7 @@ from study.reporting.formatting import (
     steps,
     why,
 )
-from study.reporting.progress import Progress
+from study.reporting.progress import Progress, done
 from study.terminal import View
 
 COLOURS = {"complete": "green", "pruned": "yellow", "collapsed": "red", "failed": "red", "running": "cyan"}
@@ -145,13 +145,12 @@ class TableView:
     def _progress(self, summary: StudySummary) -> Any:
         from rich.text import Text
 
-        done = ended(summary)
-        underway = sum(share(trial) for trial in summary.runs if trial.state == TrialState.RUNNING)
-        facts = [f"{done}/{self.progress.total} trials", seconds(self.progress.clock() - self.progress.started)]
+        trials = f"{ended(summary)}/{self.progress.total} trials"
+        facts = [trials, seconds(self.progress.clock() - self.progress.started)]
         left = self.progress.remaining(summary)
-        if left is not None and done < self.progress.total:
+        if left is not None and ended(summary) < self.progress.total:
             facts.append(f"about {seconds(left)} left")
-        part = (done + underway) / max(1, self.progress.total)
+        part = done(summary) / max(1, self.progress.total)
         told = "  " + " · ".join(facts)
         return Text.assemble("\n", _bar(part, max(0, min(2 * BAR, self.console.width - len(told)))), told)
 

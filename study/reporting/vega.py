@@ -33,7 +33,9 @@ def wide(drawn: Mapping[str, Any]) -> dict[str, Any]:
 def svg(drawn: Mapping[str, Any]) -> str:
     """A specification as a picture that stays as it is: light, and as wide as a page of paper."""
     layers = [layer for layer in drawn["layer"] if layer.get("name") != POINTER]
-    return vl_convert.vegalite_to_svg({**drawn, "layer": layers})
+    # What can be zoomed is clipped, mark by mark, which is most of the work of making pixels of it.
+    still = [parameter for parameter in drawn.get("params", ()) if parameter.get("bind") != "scales"]
+    return vl_convert.vegalite_to_svg({**drawn, "layer": layers, "params": still})
 
 
 def png(picture: str) -> bytes:

@@ -13,10 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode
 
+from trainables.bins import HIGHEST, LOWEST
+
 OBJECTIVE, TRAINING, VALIDATION = "objective", "train", "validation"
 """Sections of metrics, and the order that MLflow shows them in; `system` is MLflow's own, which comes last."""
 CURVES = ("train.", "system.")
 """What stands before the names of signals that are measured as a run goes on."""
+RANGE = "range"
+"""What a section is called, behind the name of its signals' own, that has the ends of each bin of steps."""
 STEPS = "steps"
 """The training steps of a trial, which is the one figure of its end that is neither measured nor has a prefix."""
 BEST = "best."
@@ -39,10 +43,12 @@ def metric_key(name: str, objectives: Mapping[str, str]) -> str | None:
 
     >>> [metric_key(name, {"gain": "maximize"}) for name in ("gain", "cost", "train.loss", "test.gain")]
     ['objective/gain', 'validation/cost', 'train/loss', None]
+    >>> metric_key("train.loss.max", {})
+    'train range/loss.max'
     """
     if name.startswith(CURVES):
         group, _, signal = name.partition(".")
-        return f"{group}/{signal}"
+        return f"{group} {RANGE}/{signal}" if signal.endswith((LOWEST, HIGHEST)) else f"{group}/{signal}"
     if "." in name or name == STEPS:
         return None
     return f"{OBJECTIVE if name in objectives else VALIDATION}/{name}"

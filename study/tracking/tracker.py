@@ -36,6 +36,7 @@ from study.protocol.journal import (
 )
 from study.protocol.journal_reader import JournalReader
 from study.protocol.summary import Tracking
+from study.tracking.batches import Batches
 from study.tracking.mlflow_runs import (
     STUDY,
     Happening,
@@ -55,7 +56,6 @@ from trainables.errors import first_line
 if TYPE_CHECKING:
     from study.tracking.mlflow_runs import Item
 
-
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -64,8 +64,6 @@ TRIES = 5
 """How often something is sent whose failure may be its own fault or a passing one."""
 LOOK_EVERY_S = 0.2
 """How often a process that sends a model is looked after."""
-METRICS_PER_BATCH = 1000
-"""Metrics that MLflow takes in one request."""
 
 
 class _StoppedError(Exception):
@@ -175,35 +173,32 @@ class Tracker:
                 self._patiently(self._runs.connect, for_ever=True)
 
     def _replay_rest(self) -> None:
-        """Metrics are gathered per run until a batch is full or an entry of another kind comes."""
-        batches: dict[str, list[Item]] = {}
-        size, end = 0, self._state.offset
-        for end, entry in self._journal.read(self._state.offset):
+        """Figures are gathered until a run has a batch of them or news of another kind, or the journal ends."""
+        batches, begin = Batches(), self._state.offset
+        for end, entry in self._journal.read(begin):
             if isinstance(entry, (Metrics, Values)):
                 try:
-                    key, items = self._runs.key(entry), self._runs.figures(entry)
+                    batches.add(self._runs.key(entry), self._runs.figures(entry), begin)
                 except (KeyError, TypeError, ValueError) as error:
                     self._reject(entry, error)
-                    continue
-                batches.setdefault(key, []).extend(items)
-                size += len(items)
-                if size < METRICS_PER_BATCH:
-                    continue
-            self._flush(batches)
-            size = 0
-            if not isinstance(entry, (Metrics, Values)):
+                due = batches.due()
+                self._flush(batches, due)
+            else:
+                due = batches.of(entry.trial)
+                self._flush(batches, due)
                 try:
                     self._handle(entry)
                 except (_RejectedError, KeyError, TypeError, ValueError) as error:
                     self._reject(entry, error)
-            self._advance(end)
-        self._flush(batches)
-        self._advance(end)
+            begin = end
+            if due or not isinstance(entry, (Metrics, Values)):
+                self._advance(batches.begin(end))
+        self._flush(batches, batches.of(None))
+        self._advance(begin)
 
-    def _flush(self, batches: dict[str, list[Item]]) -> None:
-        for key, items in batches.items():
-            self._log(key, items)
-        batches.clear()
+    def _flush(self, batches: Batches, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._log(key, batches.take(key))
 
     def _advance(self, offset: int) -> None:
         if offset != self._state.offset:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from every_trainer import TRAINERS
 from huggingface_hub import ModelCard
 
+from tests.gang import run_gang
 from trainables import again, cli, loop, overrides, trainers
 from trainables.context import Context
 from trainables.evaluation.retrieval import Retrieval
@@ -287,37 +288,27 @@ def test_golden_losses_of_the_embedded_inputs(trainer, finished, cache, request)
         pytest.skip("the golden losses are those of other versions of the packages that the inputs are read from")
 
 
-GANG = """
-import json, sys
-from pathlib import Path
-import torch, torch.distributed as dist
-from trainables import loop, trainers
-from trainables.context import Context
-
-configs, folder, rank = json.loads(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-torch.set_num_threads(1)
-dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-for trainer, config in configs.items():
-    seen = []
-    context = Context(seed=0, folder=folder / trainer, device=torch.device("cpu"), rank=rank, world_size=2,
-                      on_records=seen.extend)
-    config = trainers.module(trainer, "config").Config.model_validate(config)
-    outcome = loop.run(trainers.module(trainer, "recipe"), config, context)
-    if rank == 0:
-        found = {"values": outcome.values, "losses": [r["metrics"].get("train.loss") for r in seen]}
-        (folder / f"{trainer}.json").write_text(json.dumps(found))
-dist.destroy_process_group()
-"""
+def work(rank: int, configs: dict[str, Any], folder: Path) -> None:
+    """One worker of a gang of two that trains with each config, one after the other; rank 0 writes what it reported."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    for trainer, config in configs.items():
+        seen: list[Any] = []
+        context = Context(
+            seed=0, folder=folder / trainer, device=torch.device("cpu"), rank=rank, world_size=2, on_records=seen.extend
+        )
+        outcome = loop.run(trainers.module(trainer, "recipe"), config, context)
+        if rank == 0:
+            found = {"values": outcome.values, "losses": [r["metrics"].get("train.loss") for r in seen]}
+            (folder / f"{trainer}.json").write_text(json.dumps(found))
+    dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
 def gang_of_two(tmp_path_factory, cache) -> Path:
     """A folder with what two workers reported, a file for each trainer; the same two processes train them all."""
     folder = tmp_path_factory.mktemp("gang")
-    configs = json.dumps({trainer: small_config(trainer, cache).model_dump(mode="json") for trainer in TRAINERS})
-    command = [sys.executable, "-c", GANG, configs, str(folder)]
-    gang = [subprocess.Popen([*command, str(rank)], cwd=ROOT) for rank in range(2)]
-    assert [worker.wait(timeout=500) for worker in gang] == [0, 0]
+    run_gang(work, 2, {trainer: small_config(trainer, cache) for trainer in TRAINERS}, folder)
     return folder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -13,7 +14,8 @@ import time
 import types
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,6 +23,7 @@ import pytest
 
 from study.protocol.destinations import Destinations
 from study.protocol.folder import StudyFolder
+from study.uris import with_driver
 from trainables.report import Metric
 
 ADMIN_PASSWORD = "hunter3-hunter3"
@@ -52,29 +55,38 @@ class Server:
         """As a user gives it to `--ledger`."""
         return f"postgresql://study:{quote(self.password, safe='')}@127.0.0.1:{self.port}/{database}"
 
-    def run(self, program: str, *arguments: str, stdin: str | None = None) -> None:
-        """One of PostgreSQL's own programs, as the administrator; it has no terminal to ask for a password."""
-        environment = {"PGHOST": str(self.folder), "PGPORT": str(self.port), "PGPASSWORD": ADMIN_PASSWORD}
-        done = subprocess.run(
-            [self.programs / program, *arguments], env=os.environ | environment | {"PGUSER": "postgres"},
-            input=stdin, capture_output=True, text=True, timeout=60, start_new_session=True,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-
-    @contextmanager
-    def database(self) -> Iterator[str]:
-        """URL of an empty database."""
+    def database(self, template: str = "template1") -> str:
+        """URL of a new database, empty or a copy of another one; it goes with the server."""
         name = f"test_{uuid.uuid4().hex[:8]}"
-        self.run("createdb", "--owner", "study", name)
-        try:
-            yield self.url(name)
-        finally:
-            self.run("dropdb", "--force", name)
+        self.execute(f"create database {name} owner study template {template}")
+        return self.url(name)
+
+    @cached_property
+    def ledger_template(self) -> str:
+        """Name of a database with Optuna's tables and nothing in them: making one takes longer than most tests."""
+        from optuna.storages import RDBStorage
+
+        url = self.database()
+        storage = RDBStorage(with_driver(url))
+        storage.remove_session()
+        # Only a database that nobody is connected to can be copied.
+        storage.engine.dispose()
+        return url.rpartition("/")[2]
 
     def hang_up(self) -> None:
         """End every connection, as a restart of the server or a firewall that forgets idle ones does."""
         others = "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()"
-        self.run("psql", "--command", f"{others} and backend_type = 'client backend'", "postgres")
+        self.execute(f"{others} and backend_type = 'client backend'")
+
+    def execute(self, statement: str) -> None:
+        """One statement outside of a transaction, as the administrator."""
+        import psycopg2
+
+        administrator = {"user": "postgres", "password": ADMIN_PASSWORD, "dbname": "postgres"}
+        connection = psycopg2.connect(host=str(self.folder), port=self.port, **administrator)
+        connection.autocommit = True
+        connection.cursor().execute(statement)
+        connection.close()
 
     def start(self) -> None:
         """Make the server's files, start it, and wait until it answers."""
@@ -103,7 +115,7 @@ class Server:
             assert self.process.poll() is None, told
             assert time.monotonic() < deadline, told
             time.sleep(0.05)
-        self.run("createuser", "--pwprompt", "study", stdin=f"{self.password}\n{self.password}\n")
+        self.execute(f"create user study password '{self.password}'")
 
     def stop(self) -> None:
         """SIGINT ends the connections and then the server."""
@@ -150,7 +162,7 @@ def prepared(empty_tracking: Path, embedded_cache: Path) -> Callable[..., None]:
 
 @pytest.fixture
 def toy_trainer(monkeypatch):
-    """A trainer of which only the config exists: the ledger never trains."""
+    """A trainer of which only the config exists, for a ledger that never trains and whose view is always written."""
     module = types.ModuleType("trainables.toy.config")
     gain, cost = Metric(label="gain", meaning="?"), Metric(label="cost", meaning="?", direction="minimize")
     module.metrics = lambda config: {"ndcg_at_10": gain, "flops": cost}
@@ -158,21 +170,20 @@ def toy_trainer(monkeypatch):
     package.config = module
     monkeypatch.setitem(sys.modules, "trainables.toy", package)
     monkeypatch.setitem(sys.modules, "trainables.toy.config", module)
+    # On a busy machine one may seem too dear to be written after every event.
+    monkeypatch.setattr("study.ledger.view.CHEAP_S", math.inf)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database(request, monkeypatch) -> Iterator[None]:
+def database(request, monkeypatch) -> None:
     """Where a ledger is kept: in a file of its storage folder, or in a database on a server, one for each folder."""
     if request.param == "sqlite":
-        yield
         return
     server, urls = request.getfixturevalue("postgres"), {}
-    with ExitStack() as stack:
 
-        def url(storage: StudyFolder) -> str:
-            if storage not in urls:
-                urls[storage] = stack.enter_context(server.database())
-            return urls[storage]
+    def url(storage: StudyFolder) -> str:
+        if storage not in urls:
+            urls[storage] = server.database(server.ledger_template)
+        return urls[storage]
 
-        monkeypatch.setattr(Destinations, "ledger_url", property(lambda self: self.ledger or url(self.storage)))
-        yield
+    monkeypatch.setattr(Destinations, "ledger_url", property(lambda self: self.ledger or url(self.storage)))

@@ -11,7 +11,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import psutil
@@ -49,14 +52,40 @@ def asked(tmp_path, monkeypatch, capsys) -> Callable[..., subprocess.CompletedPr
     return ask
 
 
+class CheckHere:
+    """Stands in for the process that checks the inputs: the same in this one, which has torch already."""
+
+    def __init__(self, command: list[str], **_: object) -> None:
+        from trainables import check
+
+        assert command[:3] == [sys.executable, "-m", "trainables.check"]
+        with redirect_stdout(StringIO()) as told:
+            self.returncode = check.main(*command[3:])
+        self.stdout = told.getvalue().splitlines()
+
+    def poll(self) -> int:
+        return self.returncode
+
+    def wait(self) -> int:
+        return self.returncode
+
+    def kill(self) -> None: ...
+
+
 @pytest.fixture
 def checked(monkeypatch, capfd) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
-    """The same in this process, for what the check of the inputs refuses while Ray would be started; it is not."""
-    from study.engine import executor
+    """The same in this process, for what is refused while Ray is started; two cores stand in for it."""
+    import ray
 
+    from study.engine import executor, input_check
+
+    two_cores = {"Alive": True, "Resources": {"CPU": 2.0}, "Labels": {}}
+    process = SimpleNamespace(Popen=CheckHere, PIPE=subprocess.PIPE, DEVNULL=subprocess.DEVNULL)
+    monkeypatch.setattr(input_check, "subprocess", process)
     monkeypatch.setattr(executor.Engine, "start", lambda engine: None)
     monkeypatch.setattr(executor.Engine, "stop", lambda engine: None)
-    monkeypatch.setattr(executor.Engine, "check_room", lambda engine, study: None)
+    monkeypatch.setattr(executor, "alive", lambda: [two_cores])
+    monkeypatch.setattr(ray, "cluster_resources", lambda: two_cores["Resources"])
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     before = {number: signal.getsignal(number) for number in terminal.STOPS}
     kept = [os.dup(number) for number in (1, 2)]
@@ -272,9 +301,9 @@ def test_more_resources_than_the_cluster_has(inputs) -> None:
     refused(command(inputs, *arguments), "a trial needs 512 CPU")
 
 
-def test_nodes_that_the_cluster_lacks(inputs) -> None:
+def test_nodes_that_the_cluster_lacks(inputs, checked) -> None:
     arguments = [*on_files("steps=3"), "--resources", 'labels={"zone": "b"}', "--resources", "accelerator=H100"]
-    refused(command(inputs, *arguments), "accelerator H100, labels {'zone': 'b'}\\), the cluster has")
+    refused(checked(inputs, *arguments), "accelerator H100, labels {'zone': 'b'}\\), the cluster has")
 
 
 def test_tracking_server_that_does_not_answer(asked) -> None:
@@ -301,13 +330,13 @@ LEDGERS = [
 
 @pytest.mark.parametrize(("spoilt", "message"), [case[1:] for case in LEDGERS], ids=[case[0] for case in LEDGERS])
 def test_ledger_that_cannot_be_opened(tmp_path, asked, postgres, spoilt, message) -> None:
-    with postgres.database() as url:
-        for done in (
-            asked("splade_k_search", "--dry-run", "--ledger", spoilt(url)),
-            asked("splade_k_search", STUDY_LEDGER=spoilt(url)),
-        ):
-            refused(done, rf"^error: --ledger postgresql\S*//study:\*\*\*@127.0.0.1:\S*: .*{message}.*\n$")
-            assert "hunter2" not in done.stdout + done.stderr
+    url = postgres.database()
+    for done in (
+        asked("splade_k_search", "--dry-run", "--ledger", spoilt(url)),
+        asked("splade_k_search", STUDY_LEDGER=spoilt(url)),
+    ):
+        refused(done, rf"^error: --ledger postgresql\S*//study:\*\*\*@127.0.0.1:\S*: .*{message}.*\n$")
+        assert "hunter2" not in done.stdout + done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,7 +9,6 @@ import sqlite3
 import threading
 import types
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -430,32 +429,31 @@ def test_of_several_heads_on_an_empty_database_one_begins(folder, request, datab
     """Each with a folder of its own, at one moment; they make the tables of the database, too."""
     # Modules that are imported late are imported by one thread.
     opened("two", folder / "y").close([], 0)
-    with ExitStack() as stack:
-        if database == "sqlite":
-            url = f"sqlite:///{folder / 'shared.db'}"
-        else:
-            url = stack.enter_context(request.getfixturevalue("postgres").database())
-        _, study = spec.load(Path("one.py"), None, {}, {})
-        ready, begun, refused = threading.Barrier(4), [], []
+    if database == "sqlite":
+        url = f"sqlite:///{folder / 'shared.db'}"
+    else:
+        url = request.getfixturevalue("postgres").database()
+    _, study = spec.load(Path("one.py"), None, {}, {})
+    ready, begun, refused = threading.Barrier(4), [], []
 
-        def begin(storage: Path) -> None:
-            ready.wait()
-            existing_study(url, "one", study)
-            try:
-                begun.append(open_ledger("one", study, storage, url=url))
-            except Held as error:
-                refused.append(str(error))
+    def begin(storage: Path) -> None:
+        ready.wait()
+        existing_study(url, "one", study)
+        try:
+            begun.append(open_ledger("one", study, storage, url=url))
+        except Held as error:
+            refused.append(str(error))
 
-        heads = [threading.Thread(target=begin, args=(folder / f"x{n}",)) for n in range(4)]
-        for head in heads:
-            head.start()
-        for head in heads:
-            head.join()
-        assert len(begun) == 1
-        assert len(refused) == 3
-        assert all("in use by process" in message and str(begun[0].storage) in message for message in refused)
-        assert begun[0].ask() == 0
-        begun[0].close([], 0)
+    heads = [threading.Thread(target=begin, args=(folder / f"x{n}",)) for n in range(4)]
+    for head in heads:
+        head.start()
+    for head in heads:
+        head.join()
+    assert len(begun) == 1
+    assert len(refused) == 3
+    assert all("in use by process" in message and str(begun[0].storage) in message for message in refused)
+    assert begun[0].ask() == 0
+    begun[0].close([], 0)
 
 
 def test_a_head_killed_while_it_made_the_study_leaves_one_that_can_be_begun(folder, command, monkeypatch) -> None:

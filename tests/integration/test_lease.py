@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,12 +20,10 @@ FOLDER = Path("/studies/k")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path) -> Iterator[str]:
+def url(request, tmp_path) -> str:
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'ledger.db'}"
-        return
-    with request.getfixturevalue("postgres").database() as url:
-        yield url
+        return f"sqlite:///{tmp_path / 'ledger.db'}"
+    return request.getfixturevalue("postgres").database()
 
 
 def elsewhere(name: str = "node-b") -> Holder:

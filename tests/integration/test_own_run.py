@@ -105,10 +105,11 @@ def test_what_is_no_exported_model_is_not_trained_again(run, tmp_path, refuses) 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_a_stop_checkpoints_and_the_same_command_carries_on(tmp_path, number) -> None:
-    command = [sys.executable, "-m", "trainables.splade", "--folder", "run", *SMALL, "--set", "steps=60"]
+def test_a_stop_checkpoints_and_the_same_command_carries_on(tmp_path, capsys, number) -> None:
+    command = ["--folder", str(tmp_path / "run"), *SMALL, "--set", "steps=60"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    python = [sys.executable, "-m", "trainables.splade"]
+    with subprocess.Popen([*python, *command], env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         next(line for line in process.stderr if re.search(r"step +[1-9]", line))
         process.send_signal(number)
@@ -118,6 +119,5 @@ def test_a_stop_checkpoints_and_the_same_command_carries_on(tmp_path, number) ->
     assert step
     assert "Traceback" not in told
     assert (tmp_path / "run" / f"step-{int(step[1]):08d}" / "manifest.json").exists()
-    again = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert again.returncode == 0, again.stderr
-    assert json.loads(again.stdout)["state"] == "complete"
+    assert cli.main("splade", command) == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "complete"

@@ -17,6 +17,8 @@ from tests.fixtures.late_interaction.recipe import Encoder
 from trainables.data.config import EvaluationData
 from trainables.evaluation.retrieval import Retrieval
 
+pytestmark = pytest.mark.chaos
+
 ROOT = Path(__file__).resolve().parents[2]
 STUDY = ROOT / "tests" / "fixtures" / "late_interaction" / "study.py"
 SMALL = {

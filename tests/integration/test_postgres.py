@@ -14,17 +14,17 @@ STEPS = 24
 def test_a_killed_study_carries_on_and_its_password_is_written_nowhere(tmp_path, postgres, monkeypatch) -> None:
     storage = tmp_path / "study"
     arguments = ("--trials", "1", "--set", f"steps={STEPS}")
-    with postgres.database() as url:
-        monkeypatch.setenv("STUDY_LEDGER", url)
-        with Launch(storage, *arguments) as launch:
-            launch.trained(3)
-            head = f"process {launch.process.pid} on"
-            launch.kill_all()
-        monkeypatch.delenv("STUDY_LEDGER")
-        with Launch(storage, *arguments, "--ledger", url) as launch:
-            launch.wait(0)
-            assert f"taken over from {head}" in launch.said()
-            assert "which is gone" in launch.said()
+    url = postgres.database()
+    monkeypatch.setenv("STUDY_LEDGER", url)
+    with Launch(storage, *arguments) as launch:
+        launch.trained(3)
+        head = f"process {launch.process.pid} on"
+        launch.kill_all()
+    monkeypatch.delenv("STUDY_LEDGER")
+    with Launch(storage, *arguments, "--ledger", url) as launch:
+        launch.wait(0)
+        assert f"taken over from {head}" in launch.said()
+        assert "which is gone" in launch.said()
     told = launches.summary(storage)
     assert [(t["state"], t["steps"], t["attempts"]) for t in told["trials"]] == [("complete", STEPS, 2)]
     assert launches.steps_of(storage).keys() == {(0, 0, step) for step in range(STEPS + 1)}

@@ -13,6 +13,7 @@ from study.protocol.folder import StudyFolder
 from study.reporting.page import write, write_while_running
 from tests import browser as browsers
 from tests.browser import LOOKS, Browser
+from tests.unit.synthetic_groups import write_groups
 
 pytestmark = pytest.mark.skipif(not browsers.THERE, reason="there is no chromium with its driver")
 UNIT = Path(__file__).resolve().parents[1] / "unit" / "synthetic_study.py"
@@ -33,6 +34,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("angle", synthetic.angle_study),
         ("retromae", synthetic.retromae_study),
         ("backbones", synthetic.backbones_study),
+        ("groups", write_groups),
     ):
         make(folder / name)
         found[name] = write(StudyFolder(folder / name))
@@ -46,7 +48,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.mark.parametrize("look", LOOKS)
-@pytest.mark.parametrize("name", ["running", "angle", "retromae", "backbones"])
+@pytest.mark.parametrize("name", ["running", "angle", "retromae", "backbones", "groups"])
 def test_pages_keep_nobody_out(browser: Browser, pages: dict[str, Path], name: str, look: str) -> None:
     browser.show(pages[name], **LOOKS[look])
     browser.wait(DRAWN)

@@ -2,9 +2,6 @@
 
 import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +21,7 @@ from transformers import (
     RobertaConfig,
 )
 
+from tests.gang import run_gang
 from trainables.retromae import decoder as decoders
 from trainables.retromae.decoder import Decoder
 from trainables.retromae.losses import cross_entropy_sum
@@ -434,7 +432,7 @@ def test_chunked_cross_entropy_under_bf16_autocast():
 # Two workers.
 
 
-def measure(folder: Path, rank: int, world_size: int) -> None:
+def measure(rank: int, folder: Path, world_size: int) -> None:
     """Losses, signals and parameter gradients of a step of each stage, summed over the gang, from each rank."""
     import torch.distributed as dist
 
@@ -491,12 +489,8 @@ def test_two_workers_compute_what_one_does(tmp_path):
         "batch_size": 8, "evaluation": {"source": str(beir)}, "train": {"source": str(tmp_path / "pairs.jsonl")},
         "pretraining": {"batch_size": 8, "text": {"source": str(tmp_path / "text.jsonl")}},
     }))  # fmt: skip
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
-    workers = [
-        subprocess.Popen([sys.executable, __file__, str(tmp_path), str(rank), "2"], env=environment) for rank in (0, 1)
-    ]
-    measure(tmp_path, 0, 1)
-    assert [worker.wait(timeout=240) for worker in workers] == [0, 0]
+    run_gang(measure, 2, tmp_path, 2)
+    measure(0, tmp_path, 1)
     alone = load_file(tmp_path / "1-0.safetensors")
     assert {"enhanced.pretrain.signal.embedding_gain", "basic.finetune.signal.contrastive"} <= alone.keys()
     assert not any(key.startswith("enhanced.finetune.gradient.decoder") for key in alone)
@@ -505,7 +499,3 @@ def test_two_workers_compute_what_one_does(tmp_path):
         assert gang.keys() == alone.keys()
         for key, value in alone.items():
             torch.testing.assert_close(gang[key], value, rtol=1e-9, atol=1e-9)
-
-
-if __name__ == "__main__":
-    measure(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

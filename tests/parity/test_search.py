@@ -1,10 +1,7 @@
 """Search and evaluation against brute force, for any blocks and any number of workers."""
 
 import json
-import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +11,7 @@ import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.gang import run_gang
 from trainables.data.config import EvaluationData
 from trainables.data.types import Collection
 from trainables.evaluation import retrieval
@@ -185,7 +183,8 @@ def test_another_block_size_changes_nothing(folder, monkeypatch):
     assert measure(folder) == before
 
 
-def worker(rendezvous, folder, results, rank):
+def worker(rank, rendezvous, folder, results):
+    torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
     encoded = []
 
@@ -204,11 +203,7 @@ def worker(rendezvous, folder, results, rank):
 
 
 def test_two_workers_find_what_one_finds(folder, tmp_path):
-    root = str(Path(__file__).parents[2])
-    command = [sys.executable, __file__, str(tmp_path / "meet"), str(folder), str(tmp_path / "result")]
-    environment = {**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
-    workers = [subprocess.Popen([*command, str(rank)], env=environment) for rank in range(2)]
-    assert [worker.wait(timeout=120) for worker in workers] == [0, 0]
+    run_gang(worker, 2, str(tmp_path / "meet"), str(folder), str(tmp_path / "result"))
     results = [pickle.loads((tmp_path / f"result.{rank}").read_bytes()) for rank in range(2)]
     alone = measure(folder)
     generator = torch.Generator().manual_seed(1)
@@ -286,7 +281,3 @@ def test_stop_words_are_those_asked_for():
     collection = Collection("x", "", documents, {"q": "the cat"}, {"q": {"a": 1}})
     assert bm25(collection, ["q"]).values["recall_at_100"] == 0.0
     assert bm25(collection, ["q"], "none").values["recall_at_100"] == 1.0
-
-
-if __name__ == "__main__":
-    worker(*sys.argv[1:4], rank=int(sys.argv[4]))

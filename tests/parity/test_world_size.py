@@ -4,9 +4,6 @@ In float64, where only a wrong formula can make a difference.
 """
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,11 +11,13 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 
+from tests.gang import run_gang
+
 TERMS = ("loss", "contrastive", "regulariser", "distillation")
 STEP = 7
 
 
-def measure(folder: Path, rank: int, world_size: int) -> None:
+def measure(rank: int, folder: Path, world_size: int) -> None:
     """Each term's value and parameter gradients at one step, summed over the gang, written by each rank."""
     from trainables import distributed
     from trainables.context import Context
@@ -86,13 +85,8 @@ def measured(tmp_path_factory):
         distillation="margin_mse", distillation_weight=0.1, lambda_query=0.3, lambda_document=0.2, ramp=0.1,
     )  # fmt: skip
     (folder / "config.json").write_text(config.model_dump_json())
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
-    workers = [
-        subprocess.Popen([sys.executable, __file__, str(folder), str(rank), str(size)], env=environment)
-        for rank, size in ((0, 2), (1, 2))
-    ]
-    measure(folder, 0, 1)
-    assert [worker.wait(timeout=240) for worker in workers] == [0, 0]
+    run_gang(measure, 2, folder, 2)
+    measure(0, folder, 1)
     return load_file(folder / "1-0.safetensors"), [load_file(folder / f"2-{rank}.safetensors") for rank in (0, 1)]
 
 
@@ -133,7 +127,3 @@ def test_an_uneven_share_is_refused(measured):
     context = Context(seed=0, folder=Path(), device=torch.device("cpu"), world_size=3)
     with pytest.raises(ValueError, match="batch_size is 32, which 3 workers"):
         build(Config(), context)
-
-
-if __name__ == "__main__":
-    measure(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -156,6 +156,15 @@ def test_remaining_time_counts_this_launch_and_running_trials() -> None:
     assert display.progress.remaining(now) == pytest.approx(60.0)
 
 
+def test_what_was_done_before_the_first_look_is_no_pace() -> None:
+    _, display, clock = plain()
+    display.update(summary(trial(0, "interrupted", 80), trial(1, steps=50)))
+    clock.now = 70.0
+    # 0.2 and 0.5 trials in 70 s; two to go.
+    now = summary(trial(0, "complete", 100, values=DONE), trial(1, "complete", 100, values=DONE))
+    assert display.progress.remaining(now) == pytest.approx(200.0)
+
+
 def test_table_shows_trials_progress_and_result_on_its_stream_only(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,7 +177,7 @@ def test_table_shows_trials_progress_and_result_on_its_stream_only(
     display.message("a word [between]")
     display.close(summary(trial(0, "complete", 100, values=DONE), odd, status="finished", best=(0,)))
     text = stream.getvalue()
-    for part in ("50/100", "2.125", "0.300", "0/4 trials", "a word [between]", "2/4 trials", "30 s left",
+    for part in ("50/100", "2.125", "0.300", "0/4 trials", "a word [between]", "2/4 trials", "40 s left",
                  "★ best", "[bold]vectors[/bold] are zero", "Best k = 1: test nDCG@10 0.410"):  # fmt: skip
         assert part in text
     assert capfd.readouterr() == ("", "")

@@ -58,22 +58,24 @@ def hub():
     server.shutdown()
 
 
-def load(hub: str, cache: Path, name: str) -> subprocess.CompletedProcess[str]:
+def load(hub: str, cache: Path, *names: str) -> subprocess.CompletedProcess[str]:
+    """A line for each name: the size of the model that is fetched, or the refusal."""
     code = (
         "import sys\nfrom trainables.encoders import load_masked_lm\n"
-        "try:\n    model, _ = load_masked_lm(sys.argv[1])\n    print(sum(p.numel() for p in model.parameters()))\n"
-        "except ValueError as error:\n    print('refused:', error)\n"
+        "for name in sys.argv[1:]:\n"
+        "    try:\n        model, _ = load_masked_lm(name)\n        print(sum(p.numel() for p in model.parameters()))\n"
+        "    except ValueError as error:\n        print('refused:', error)\n"
     )
     env = os.environ | {"HF_ENDPOINT": hub, "HF_HOME": str(cache), "HF_HUB_DISABLE_XET": "1", "HF_HUB_OFFLINE": "0"}
     return subprocess.run(
-        [sys.executable, "-c", code, name], cwd=ROOT, env=env, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code, *names], cwd=ROOT, env=env, capture_output=True, text=True, timeout=120
     )
 
 
 def test_a_hub_name_is_fetched_and_an_unknown_one_refused(hub, tmp_path) -> None:
-    done = load(hub, tmp_path, "someone/encoder")
-    assert done.stdout.strip().isdigit(), done.stdout + done.stderr[-2000:]
-    assert int(done.stdout) > 10**6
-    refused = load(hub, tmp_path, "nobody/nothing").stdout
+    done = load(hub, tmp_path, "someone/encoder", "nobody/nothing")
+    size, _, refused = done.stdout.partition("\n")
+    assert size.isdigit(), done.stdout + done.stderr[-2000:]
+    assert int(size) > 10**6
     said = "refused: backbone 'nobody/nothing' is no folder here, and does not open as a name on the hub"
     assert refused.startswith(said)

@@ -260,3 +260,95 @@ def test_what_is_pending_is_counted_as_it_grows(path, monkeypatch) -> None:
     assert read_bytes <= 2 * path.stat().st_size
     assert journal.pending(0) == 201, "replayed from its start"
     assert journal.pending(path.stat().st_size) == 0
+
+
+def reopened(path, marks) -> tuple[Journal, list]:
+    """The journal as the next launch opens it, and the entries that it read for that."""
+    seen: list = []
+
+    class Watched(Journal):
+        def read(self, offset: int = 0):
+            for end, entry in super().read(offset):
+                seen.append(entry)
+                yield end, entry
+
+    return Watched(path, marks), seen
+
+
+@pytest.fixture
+def marks(path):
+    return path.with_name("marks.json")
+
+
+def written(path, marks) -> Journal:
+    journal = Journal(path, marks)
+    journal.append(StudyBegun(id="a", time=5), TrialBegun(trial=0, time=6), TrialBegun(trial=1, time=7))
+    journal.append_records(0, 0, records(*range(500)))
+    journal.append(Ended(trial=0, state=TrialState.COMPLETE, time=9))
+    return journal
+
+
+def known(journal) -> list:
+    ended = [journal.ended(trial) for trial in (0, 1)]
+    return [journal.high_water(0, 0), journal.high_water(1, 0), journal.last_time(0), journal.began, *ended]
+
+
+def test_a_launch_reads_only_what_was_appended_since_the_marks_were_kept(path, marks):
+    journal = written(path, marks)
+    journal.close()
+    again, seen = reopened(path, marks)
+    assert seen == []
+    assert known(again) == known(journal) == [499, -1, 1499, 5, True, False]
+    again.append_records(1, 0, records(3))
+    again.append(TrialBegun(trial=0, time=8))
+    # A kill, without `close`.
+    after, seen = reopened(path, marks)
+    assert [type(entry) for entry in seen] == [Metrics, TrialBegun]
+    assert known(after) == [499, 3, 1499, 5, False, False]
+
+
+def test_marks_are_kept_as_the_journal_grows(path, marks, monkeypatch):
+    monkeypatch.setattr("study.ledger.journal.KEEP_EVERY", 2_000)
+    journal = written(path, marks)
+    for step in range(500, 600):
+        journal.append_records(0, 0, records(step))
+    _, seen = reopened(path, marks)
+    assert 0 < len(seen) < 30
+
+
+def hole(path) -> None:
+    content = bytearray(path.read_bytes())
+    content[300:320] = b"\0" * 20
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("spoil", [hole, lambda path: path.write_bytes(path.read_bytes()[:300] + b"\n")])
+def test_marks_hide_no_damage_of_a_journal_that_has_not_grown(path, marks, spoil):
+    written(path, marks).close()
+    spoil(path)
+    with pytest.raises(Damaged, match="no entry of a study's journal"):
+        Journal(path, marks)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"end": "?"}', None])
+def test_without_marks_that_fit_the_whole_journal_is_read(path, marks, content):
+    written(path, marks).close()
+    if content is None:
+        other = written(path.with_name("other.jsonl"), marks)
+        other.append_records(0, 0, records(777))
+        other.close()
+    else:
+        marks.write_text(content)
+    again, seen = reopened(path, marks)
+    assert len(seen) == 5
+    assert known(again) == [499, -1, 1499, 5, True, False]
+
+
+def test_marks_that_cannot_be_written_stop_nothing(path, marks, monkeypatch, caplog):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("study.ledger.marks.write_whole", full)
+    written(path, marks).close()
+    assert "no space left" in caplog.text
+    assert len(reopened(path, marks)[1]) == 5

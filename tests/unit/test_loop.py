@@ -264,3 +264,52 @@ def test_what_a_ledger_refuses_at_a_collapse_is_sent_by_the_next_gang(tmp_path) 
         ended = loop.run(module, CONFIG, context)
         assert (ended.state, ended.reason, ended.step) == ("collapsed", "hopeless", 5)
     assert sorted({record["step"] for record in arrived}) == list(range(6))
+
+
+BINS = TwoStages(steps=23, evaluate_every=4, checkpoint_every=3, batch_size=2, log_every=6)
+
+
+@pytest.mark.parametrize("reports", range(2, 9))
+def test_bins_are_the_same_wherever_a_run_is_killed(tmp_path, monkeypatch, reports) -> None:
+    monkeypatch.setattr(loop, "REPORT_EVERY_S", 0.0)
+    whole: list = []
+    train(tmp_path / "whole", whole, config=BINS)
+    trained = [r["step"] for r in whole if "train.loss" in r["metrics"]]
+    assert trained == [5, 6, 12, 18, 23], "a bin ends at a multiple of six, and with its stage"
+    assert [r["step"] for r in whole if "ndcg_at_10" in r["metrics"]] == [0, 8, 12, 16, 20, 23]
+    arrived: list = []
+    with pytest.raises(Lost):
+        train(tmp_path / "lost", arrived, reports, config=BINS)
+    train(tmp_path / "lost", arrived, attempt=2, config=BINS)
+    high, kept = -1, []
+    for record in arrived:  # as the journal takes them
+        if record["step"] > high:
+            high = record["step"]
+            kept.append((high, record["metrics"]))
+    assert kept == [(r["step"], r["metrics"]) for r in whole]
+
+
+def test_a_checkpoint_does_not_grow_with_the_steps(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(Checkpoints, "drop_steps", lambda self: None)
+    sizes = []
+    for steps in (250, 1000):
+        config = CONFIG.model_copy(
+            update={"steps": steps, "evaluate_every": steps // 10, "checkpoint_every": steps - 1, "log_every": 50}
+        )
+        train(tmp_path / str(steps), [], config=config)
+        sizes.append((tmp_path / str(steps) / f"step-{steps - 1:08d}" / "meta.json").stat().st_size)
+    assert sizes[1] < 1.2 * sizes[0]
+
+
+@pytest.mark.parametrize("log_every", [1, 4, 100])
+def test_how_often_steps_are_recorded_changes_no_verdict(tmp_path, log_every) -> None:
+    class Collapsing(Line):
+        rules = (lambda history: f"loss {history.past('loss', 3)[-1].mean:g}" if history.done >= 7 else None,)
+
+    context = Losing(seed=0, folder=tmp_path, device=torch.device("cpu"))
+    context.arrived = []
+    config = CONFIG.model_copy(update={"log_every": log_every})
+    ended = loop.run(types.SimpleNamespace(build=lambda config, context: Collapsing()), config, context)
+    assert (ended.state, ended.step) == ("collapsed", 7)
+    assert ended.reason == "loss 5.03381", "the loss of step 7"
+    assert context.arrived[-1]["step"] == 7, "the steps up to the verdict are on record"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from pathlib import Path
 
@@ -143,4 +145,16 @@ def test_the_page_answers_first_with_the_table_and_then_has_a_section_for_each(f
         assert places == sorted(places)
         assert written.index("at k = 1 (95% CI)") < places[0]
     assert "Best k = 16 (" not in page
-    assert {path.name.partition("_")[0] for path in folder.figures()} == {f"group{n}" for n in range(len(known.NORMS))}
+    of_groups = {f"group{n}" for n in range(len(known.NORMS))}
+    assert {path.stem.partition("_")[0] for path in folder.figures()} == {"groups"} | of_groups
+    assert "k over the row norm of the backbone&#39;s head" in page
+
+
+def test_the_best_k_is_drawn_over_the_norm_of_the_head(folder: StudyFolder) -> None:
+    chart = notebook.RecordedStudy(folder.path).figure("groups").to_dict()
+    rows = list(csv.DictReader(io.StringIO(chart["data"]["values"])))
+    assert {row["group"]: float(row["cause"]) for row in rows} == known.NORMS
+    best = {row["group"]: float(row["setting"]) for row in rows if row["series"] == "best"}
+    assert best == {name: k for name, k in known.BEST.items() if k is not None}
+    assert {row["series"] for row in rows if row["group"] == "broken"} == {"collapsed"}
+    assert len(rows) == len(known.NORMS) * (1 + len(known.GRID))

@@ -264,9 +264,10 @@ def test_the_version_is_recorded_where_nothing_is_installed(monkeypatch) -> None
 
 
 def test_command_of_a_run_is_recorded_without_passwords(monkeypatch) -> None:
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     monkeypatch.setattr(sys, "argv", ["run.py", "k", "--ledger=postgresql://u:hunter2@h/d", "--set", "source=a:b@c"])
     found = provenance.source(Path("/somewhere/search_spaces/k.py"))
-    assert found["command"] == "run.py k --ledger=postgresql://u:***@h/d --set source=a:b@c"
+    assert found["command"] == "run.py k '--ledger=postgresql://u:***@h/d' --set source=a:b@c"
     assert found["source"] == "search_spaces/k.py"
 
 
