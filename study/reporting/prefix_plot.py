@@ -18,11 +18,11 @@ def curves(label: str, values: Mapping[str, Mapping[int, float]]) -> alt.LayerCh
         for trial, found in values.items()
         for size, value in found.items()
     ]
-    sizes = sorted({int(row["size"]) for row in rows})
+    sizes = sorted({size for found in values.values() for size in found})
     names = list(values)
     axis = alt.Axis(title="coordinates of the prefix", values=sizes, format="d")
     x = alt.X("size:Q", scale=alt.Scale(type="log", base=2, nice=False), axis=axis)
-    y = measured("y", "value", label, [float(row["value"]) for row in rows])
+    y = measured("y", "value", label, [value for found in values.values() for value in found.values()])
     legend = alt.Legend(title=None)
     colours = alt.Scale(domain=names, range=list(islice(cycle(CATEGORIES), len(names))))
     shapes = alt.Scale(domain=names, range=list(islice(cycle(SHAPES), len(names))))
