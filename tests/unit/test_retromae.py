@@ -166,7 +166,7 @@ def test_pre_training_on_texts_of_three_sources(recipe, inputs, tmp_path):
 
 
 def test_a_basic_decoder_as_deep_as_the_encoder_or_deeper(recipe):
-    layers = len(list(recipe().model.mlm.base_model.encoder.layer))
+    layers = recipe().model.mlm.config.num_hidden_layers
     for count in (layers, layers + 2):
         found = recipe(decoding="basic", decoder_layers=count)
         loss, signals = found.loss(found.batch(0), 0)
