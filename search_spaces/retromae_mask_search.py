@@ -5,6 +5,7 @@ retrieval, not by its own loss. The control is fine-tuned the same without any p
 """
 
 from study.spec import Budget, Objective, Power, Pruner, Resources, Study
+from trainables import overrides
 from trainables.config import Optimiser
 from trainables.data.config import EvaluationData, FurtherText, TextData, TrainData
 from trainables.retromae.config import Config, Pretraining
@@ -69,6 +70,30 @@ EMBEDDED = Study(
     budget=Budget(trials=16),
 )
 
+AS_FOR_BEIR = Config(
+    backbone="google-bert/bert-base-uncased",
+    steps=300_000 + 4_912,  # of fine-tuning 10 epochs of 502,939 queries
+    batch_size=1_024,  # 128 on each of 8 GPUs
+    evaluate_every=500,
+    checkpoint_every=5_000,
+    query_length=32,
+    document_length=144,
+    similarity="dot",
+    temperature=1.0,
+    hard_negatives=1,
+    optimiser=Optimiser(lr=1e-5, warmup=0.1),
+    pretraining=Pretraining(
+        share=300_000 / 304_912,
+        batch_size=256,  # 32 on each of 8 GPUs
+        max_length=512,
+        optimiser=Optimiser(lr=1e-4, warmup=0.1),
+        text=TextData(source="datasets:wikimedia/wikipedia:20231101.en", streaming=True, packed=True),
+        second_text=FurtherText(source="datasets:SamuelYang/bookcorpus", share=0.2, streaming=True),
+    ),
+    train=TrainData(source="datasets:sentence-transformers/msmarco-msmarco-distilbert-base-tas-b:triplet-50"),
+    evaluation=EvaluationData(source="ir_datasets:nano-beir/msmarco", test_source="ir_datasets:beir/scifact/test"),
+)
+
 PAPER = Study(
     question=QUESTION,
     purpose="the published setting: Wikipedia and BookCorpus, then MS MARCO as for BEIR",
@@ -76,29 +101,7 @@ PAPER = Study(
     parameter="encoder_mask_ratio",
     plane=("encoder_mask_ratio", "decoder_mask_ratio"),
     signals=("encoder_loss", "decoder_loss", "contrastive"),
-    config=Config(
-        backbone="google-bert/bert-base-uncased",
-        steps=300_000 + 4_912,  # of fine-tuning 10 epochs of 502,939 queries
-        batch_size=1_024,  # 128 on each of 8 GPUs
-        evaluate_every=500,
-        checkpoint_every=5_000,
-        query_length=32,
-        document_length=144,
-        similarity="dot",
-        temperature=1.0,
-        hard_negatives=1,
-        optimiser=Optimiser(lr=1e-5, warmup=0.1),
-        pretraining=Pretraining(
-            share=300_000 / 304_912,
-            batch_size=256,  # 32 on each of 8 GPUs
-            max_length=512,
-            optimiser=Optimiser(lr=1e-4, warmup=0.1),
-            text=TextData(source="datasets:wikimedia/wikipedia:20231101.en", streaming=True, packed=True),
-            second_text=FurtherText(source="datasets:SamuelYang/bookcorpus", share=0.2, streaming=True),
-        ),
-        train=TrainData(source="datasets:sentence-transformers/msmarco-msmarco-distilbert-base-tas-b:triplet-50"),
-        evaluation=EvaluationData(source="ir_datasets:nano-beir/msmarco", test_source="ir_datasets:beir/scifact/test"),
-    ),
+    config=AS_FOR_BEIR,
     space=all_ratios,
     controls=(CONTROL,),
     points=tuple({"encoder_mask_ratio": e, "decoder_mask_ratio": d} for e, d in PUBLISHED),
@@ -198,21 +201,20 @@ STUDY = {
     "paper_msmarco": PAPER.model_copy(
         update={
             "purpose": "the published setting for MS MARCO: its passages as text, 15 hard negatives",
-            "config": PAPER.config.model_copy(
-                update={
-                    "steps": 300_000 + 15_717,  # 4 epochs of 502,939 queries
+            "config": overrides.apply(
+                AS_FOR_BEIR,
+                {
+                    "steps": 300_000 + 15_717,  # of fine-tuning 4 epochs of 502,939 queries
                     "batch_size": 128,  # 16 on each of 8 GPUs
                     "document_length": 140,
                     "hard_negatives": 15,
-                    "optimiser": Optimiser(lr=2e-5, warmup=0.1),
-                    "train": TrainData(source="datasets:sentence-transformers/msmarco-bm25:triplet-50"),
-                    "pretraining": PAPER.config.pretraining.model_copy(
-                        update={
-                            "share": 300_000 / 315_717,
-                            "third_text": FurtherText(source="ir_datasets:msmarco-passage", share=0.1, streaming=True),
-                        }
-                    ),
-                }
+                    "optimiser.lr": 2e-5,
+                    "train.source": "datasets:sentence-transformers/msmarco-bm25:triplet-50",
+                    "pretraining.share": 300_000 / 315_717,
+                    "pretraining.third_text.source": "ir_datasets:msmarco-passage",
+                    "pretraining.third_text.share": 0.1,
+                    "pretraining.third_text.streaming": True,
+                },
             ),
         }
     ),
