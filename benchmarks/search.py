@@ -10,10 +10,10 @@ frequencies are Zipf's. Dense ones have 128 coordinates.
 - `semantic_search`: `sentence_transformers.util.semantic_search`
 - `splade-index`: the inverted index of that package with its numba backend, sparse only (`pip install splade-index`)
 
-Everybody starts from vectors in memory in the form that they want them in and gives 100 documents for each query. Times are
-the best of interleaved rounds in one process; what indexes are built once, `splade-index` among them, is not counted.
-Memory is what a process of its own needs at most beyond its vectors. Results are equal where the scores of each query's
-100 documents are, to 1e-4 of the largest.
+Everybody starts from vectors in memory in the form that they want them in and gives 100 documents for each query.
+Times are the best of interleaved rounds in one process; building an index is not counted. Memory is what a process of
+its own needs at most beyond its vectors. Results are equal where the scores of each query's 100 documents are, to 1e-4
+of the largest.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Search = Callable[[], np.ndarray]
 
 
 def zipf(texts: int, active: int, seed: int) -> csr_matrix:
-    """(texts, VOCABULARY) float32: each text draws `active` terms, the n-th most frequent one with weight 1 / (n + 10)."""
+    """(texts, VOCABULARY) float32: each text draws `active` terms, the n-th most frequent with weight 1 / (n + 10)."""
     generator = np.random.default_rng(seed)
     shares = 1 / (np.arange(VOCABULARY) + 10)
     # The largest of log(share) + Gumbel noise are a draw without replacement.
@@ -85,7 +85,9 @@ class Vectors:
         starts = range(0, self.documents, BLOCK)
         if self.kind == "dense":
             return [(range(s, min(s + BLOCK, self.documents)), documents[s : s + BLOCK]) for s in starts], queries
-        parts = [(range(s, min(s + BLOCK, self.documents)), documents[s : s + BLOCK].astype(np.float64)) for s in starts]
+        parts = [
+            (range(s, min(s + BLOCK, self.documents)), documents[s : s + BLOCK].astype(np.float64)) for s in starts
+        ]
         return parts, queries.astype(np.float64)
 
 
@@ -207,7 +209,9 @@ def main() -> None:
     print(f"{'vectors':8} {'variant':16} {'s':>8} {'times ours':>10} {'bar':>5} {'MiB':>8} {'equal':>6}")
     for kind in ("sparse", "dense"):
         vectors = Vectors(kind, options.documents, options.queries)
-        searches = {name: make(vectors) for name, make in VARIANTS.items() if kind == "sparse" or name != "splade-index"}
+        searches = {
+            name: make(vectors) for name, make in VARIANTS.items() if kind == "sparse" or name != "splade-index"
+        }
         best = dict.fromkeys(searches, float("inf"))
         results = {}
         for round_ in range(options.rounds + 1):
