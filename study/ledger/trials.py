@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import optuna
@@ -18,6 +18,9 @@ from study.protocol.folder import stored_model, stored_trial
 from study.protocol.states import ReplicateState, TrialState
 from study.spec import Study
 from trainables.config import TrainerConfig
+
+EMPTIED = "emptied"
+"""Attribute of the Optuna study, see `Trials.emptied`."""
 
 
 class Trials:
@@ -34,6 +37,11 @@ class Trials:
         self._ids = {trial.number: storage_id(trial) for trial in trials}
         self._replaced = {t.user_attrs["retry_of"] for t in trials if "retry_of" in t.user_attrs}
         """Numbers of failed trials that have one in their place, be it only in the queue."""
+
+        self.emptied: set[int] = set()
+        """Trials whose models and checkpoints were removed; Optuna's own trials cannot be written to once they end."""
+        for number in study.user_attrs.get(EMPTIED, ()):
+            self._forget(number)
 
     def begun(self) -> list[optuna.trial.FrozenTrial]:
         """Optuna's trials but those that only wait in its queue."""
@@ -102,6 +110,15 @@ class Trials:
             self._optuna.tell(trial, [row.values[o.name] for o in self._spec.objectives])
         else:
             self._optuna.tell(trial, state=optuna.trial.TrialState.PRUNED if learnt else optuna.trial.TrialState.FAIL)
+
+    def empty(self, number: int) -> None:
+        """Put on record that the models and checkpoints of a trial were removed."""
+        self._optuna.set_user_attr(EMPTIED, sorted(self.emptied | {number}))
+        self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        self.emptied.add(number)
+        self.rows[number] = replace(self.rows[number], checkpoint=None)
 
     def enqueue_failed(self) -> None:
         """Put the parameters of failed trials back in the queue; the failed ones stay on record."""
