@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import optuna
@@ -12,7 +13,7 @@ import optuna
 from study.ledger.groups import GROUP, alone, places
 from study.ledger.optuna_study import Refused, importances
 from study.ledger.trial_record import TrialRecord, front
-from study.private_names import show_constraint, storage_id
+from study.private_names import show_constraint, storage_id, storage_of
 from study.protocol.destinations import Destinations
 from study.protocol.folder import stored_model, stored_trial
 from study.protocol.states import ReplicateState, TrialState
@@ -38,6 +39,8 @@ class Trials:
         self._replaced = {t.user_attrs["retry_of"] for t in trials if "retry_of" in t.user_attrs}
         """Numbers of failed trials that have one in their place, be it only in the queue."""
 
+        self._shown: dict[int, dict[str, str | None]] = {}
+        """Trial -> its state and reason as Optuna has them."""
         self.emptied: set[int] = set()
         """Trials whose models and checkpoints were removed; Optuna's own trials cannot be written to once they end."""
         for number in study.user_attrs.get(EMPTIED, ()):
@@ -87,12 +90,17 @@ class Trials:
 
     def store(self, row: TrialRecord) -> None:
         """Write the trial's row, and for those who look at Optuna's trials its state and its reason."""
-        trial = self.trial(row.number)
-        trial.set_user_attr("row", _finite(asdict(row)))
+        # An `optuna.Trial` would read all of the trial first.
+        write = partial(storage_of(self._optuna).set_trial_user_attr, self._id_of(row.number))
+        write("row", _finite(asdict(row)))
         told = {"state": str(row.state), "reason": row.reason}
+        if row.number not in self._shown:
+            attributes = self.frozen(row.number).user_attrs
+            self._shown[row.number] = {key: attributes.get(key) for key in told}
         for key, value in told.items():
-            if trial.user_attrs.get(key) != value:
-                trial.set_user_attr(key, value)
+            if self._shown[row.number][key] != value:
+                write(key, value)
+                self._shown[row.number][key] = value
 
     def tell(self, row: TrialRecord) -> None:
         """End the trial in Optuna, if it has not ended there yet."""
