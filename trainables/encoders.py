@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 
-from trainables import vocabulary
+from trainables import gte, vocabulary
 from trainables.data.cut import cut
 from trainables.evaluation.scoring import DENSE, Scorer
 from trainables.places import MODEL, near_path
@@ -50,7 +50,8 @@ def load_masked_lm(
     `backbone` is `embedded`, a local folder in Hugging Face format or a hub name. ValueError where it does not
     open, or where any weight is missing from it, the masked-LM head first of all: transformers would fill the
     gap with random numbers and only log it. (Weights that the architecture ties to others may be absent.) So it is
-    where the head cannot be found, and where the tokenizer is not this model's, see `vocabulary.check`.
+    where the head cannot be found, and where the tokenizer is not this model's, see `vocabulary.check`. A checkpoint of
+    the hub's architecture `new` opens as transformers' own `gte`, see `trainables.gte`, unless its own code is trusted.
     """
     from transformers import AutoModelForMaskedLM
 
@@ -74,16 +75,18 @@ def load_encoder(backbone: str, *, trust_remote_code: bool = False) -> tuple[Pre
 
 
 def _load(auto: Any, backbone: str, trust_remote_code: bool, optional: tuple[str, ...]) -> tuple[Any, Any]:
-    from transformers import AutoTokenizer
+    from transformers import AutoTokenizer, PreTrainedConfig
     from transformers.utils import logging
 
     source = _locate(backbone)
     logging.disable_progress_bar()
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=trust_remote_code)
-        model, info = auto.from_pretrained(
-            source, trust_remote_code=trust_remote_code, dtype=torch.float32, output_loading_info=True
-        )
+        config, _ = PreTrainedConfig.get_config_dict(source)
+        settings: dict[str, Any] = {"trust_remote_code": trust_remote_code}
+        if gte.is_new(config) and not trust_remote_code:
+            settings["config"] = gte.translated(config)
+        tokenizer = AutoTokenizer.from_pretrained(source, **settings)
+        model, info = auto.from_pretrained(source, **settings, dtype=torch.float32, output_loading_info=True)
     except MemoryError:
         raise
     except Exception as error:
