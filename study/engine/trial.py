@@ -121,7 +121,9 @@ def work(config: dict[str, Any]) -> None:
         if kind is None:
             failed = _what_failed(error, begun)
             answer(lambda: ledger.finish.remote(number, begun.attempt, None, failed))
-            clear(ledger)
+            if world_size == 1:
+                # Other ranks may be writing still: what these leave is the next gang's to remove.
+                clear(ledger)
         else:
             node = ray.get_runtime_context().get_node_id() if kind == Fault.NODE else None
             trouble = Trouble(kind, told(error, 500), node)
