@@ -285,6 +285,7 @@ def tables_page() -> str:
     rows = {
         "trials": "One row per trial.",
         "replicates": "One row per replicate that has ended, a DataFrame only.",
+        "confirmation": "One row per fresh seed of each trial that confirms the search, a DataFrame only.",
         "curves": "One row per replicate, step and metric, of trials that are running, too.",
         "per_query": "One row per finished replicate, split, metric and query or pair.",
     }

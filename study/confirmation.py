@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -19,12 +19,15 @@ from trainables.config import Section
 
 
 class Confirm(Section):
-    """How many trials of a search are confirmed, and with how many seeds."""
+    """How many trials of a search are confirmed when it is over, and with how many seeds."""
 
     finalists: Annotated[int, Field(ge=1)]
     """The best so many trials of each group are run again, beside its controls."""
     seeds: Annotated[int, Field(ge=2)]
     """Fresh seeds of each of them."""
+
+    def __str__(self) -> str:
+        return f"{self.finalists}x{self.seeds}"
 
 
 def parse(text: str) -> Confirm:
@@ -90,6 +93,43 @@ def finalists(trials: Iterable[Searched], more: bool, confirm: Confirm) -> list[
         controls = tuple(sorted(number for _, number, control in complete if control))
         found.append(Finalists(group, chosen, controls, confirm.finalists - len(chosen)))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is run to confirm a search: decided once, when the search has ended, and on record from then on."""
+
+    asked: Confirm
+    seeds: tuple[int, ...]
+    """The fresh seeds of every finalist and control, in the order in which they run."""
+    groups: tuple[Finalists, ...]
+
+    @classmethod
+    def of(cls, trials: Iterable[Searched], more: bool, confirm: Confirm, used: Iterable[int]) -> Decision:
+        """The decision on the trials of a search that has `used` these seeds; see `finalists`."""
+        return cls(confirm, fresh_seeds(confirm, used), tuple(finalists(trials, more, confirm)))
+
+    @classmethod
+    def restored(cls, stored: Mapping[str, Any]) -> Decision:
+        """What `stored` was made of."""
+        groups = (
+            Finalists(one["group"], tuple(one["chosen"]), tuple(one["controls"]), one["missing"])
+            for one in stored["groups"]
+        )
+        return cls(Confirm(**stored["asked"]), tuple(stored["seeds"]), tuple(groups))
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """The decision as JSON has it."""
+        return {
+            "asked": self.asked.model_dump(), "seeds": list(self.seeds), "groups": [asdict(one) for one in self.groups]
+        }  # fmt: skip
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The trials that are run again, group by group, controls first: without them a finalist says little. A group
+        without a finalist has nothing to compare its controls with."""
+        return sum(((*one.controls, *one.chosen) for one in self.groups if one.chosen), ())
 
 
 def fresh_seeds(confirm: Confirm, used: Iterable[int]) -> tuple[int, ...]:

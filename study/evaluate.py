@@ -48,6 +48,19 @@ def parser() -> argparse.ArgumentParser:
         "--suite", required=True, metavar="SUITE", help=f"{', '.join(SUITES)}, or a folder in BEIR layout"
     )
     parser.add_argument("--trials", required=True, metavar="best|N,...", help="the study's best trial, or numbers")
+    parser.add_argument(
+        "--qrels-split", metavar="NAME", help="of a folder: judgements of qrels/NAME.tsv (default: test)"
+    )
+    parser.add_argument(
+        "--drop-own-id", action="store_true",
+        help="of a folder: a document with the query's own id is no result, as in BEIR's scripts",
+    )  # fmt: skip
+    parser.add_argument(
+        "--licensed",
+        type=typed,
+        metavar="DIR",
+        help="of beir18: folder with those of its collections that are not free",
+    )
     parser.add_argument("--profile", help="variant of the study (default: its default one)")
     parser.add_argument(
         "--storage", type=typed, metavar="DIR", help="folder of the study (default: where study.run keeps the profile)"
@@ -109,7 +122,9 @@ def run(options: argparse.Namespace, screen: Screen) -> int:
     if options.workers is not None and options.workers < 1:
         raise ValueError(f"--workers {options.workers}: at least 1 is needed")
     home.provide()
-    suite = resolve(options.suite)
+    suite = resolve(
+        options.suite, qrels_split=options.qrels_split, drop_own_id=options.drop_own_id, licensed=options.licensed
+    )
     name, path = spec.find(options.name)
     storage = StudyFolder(existing(name, options.profile, options.storage).resolve())
     summary = read(storage.summary)

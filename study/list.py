@@ -15,7 +15,7 @@ from study.profiles import STUDIES
 from study.protocol.folder import StudyFolder
 from study.protocol.states import StudyStatus
 from study.protocol.summary import read
-from study.reporting.formatting import at, best_trials, ended, objective, reported
+from study.reporting.formatting import answers, at, ended, objective, reported
 from study.reporting.metrics import DeclaredMetrics
 from study.selection import all_studies, ledger, name_a_ledger
 from study.terminal import View
@@ -73,11 +73,11 @@ def _row(storage: StudyFolder, options: argparse.Namespace) -> tuple[str, ...]:
     metric, _ = objective(summary)
     metrics = DeclaredMetrics(summary.metrics)
     found = []
-    for best in best_trials(summary):
+    for best in answers(summary):
         key = reported(best, metric)
         found.append(f"{at(best, summary.parameter)}: {metrics.label(key)} {metrics.show(key, best.values.get(key))}")
     shown = "; ".join(found)
-    trials = f"{ended(summary)}/{summary.planned_trials}"
+    trials = f"{ended(summary)}/{summary.planned_runs}"
     return storage.path.name, state, trials, shown, f"{summary.updated.astimezone():%Y-%m-%d %H:%M}"
 
 

@@ -87,6 +87,14 @@ class RecordedStudy:
         return frames.replicates(self.summary)
 
     @cached_property
+    def confirmation(self) -> pd.DataFrame:
+        """One row per fresh seed of each trial that was run again to confirm the search: `confirms` is its number
+        there. Empty where nothing is confirmed."""
+        from study.reporting import frames
+
+        return frames.confirmation(self.summary)
+
+    @cached_property
     def curves(self) -> pd.DataFrame:
         """One row per replicate, step and metric: signals of training (`train.loss`) and evaluations."""
         from study.reporting import frames

@@ -103,7 +103,7 @@ def _account(storage: StudyFolder, summary: StudySummary, url: str | None) -> li
             f"stays  its runs in MLflow: experiment {summary.tracking.experiment}, run {summary.tracking.run_id}, at "
             f"{anonymous(summary.tracking.uri)}"
         )
-    elsewhere = sorted({trial.checkpoint for trial in summary.trials if trial.checkpoint and "://" in trial.checkpoint})
+    elsewhere = sorted({trial.checkpoint for trial in summary.runs if trial.checkpoint and "://" in trial.checkpoint})
     if elsewhere:
         lines.append(f"stays  on the object store, {len(elsewhere)} trial(s), such as {anonymous(elsewhere[0])}")
     return lines

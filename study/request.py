@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from study import profiles, spec
+from study import confirmation, profiles, spec
 from study.ledger import inputs
 from study.ledger.retention import FEW
 from study.ledger.space import check_settings, explore
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--keep", type=kept, default=FEW, metavar="N",
         help=f"keep the models of the N best trials of each group (default: {FEW}), of those that nothing surpasses at "
-        "their cost, of controls and of arms of a paired design; 'all' removes nothing. Results and logs stay anyway",
+        "their cost, of controls, of arms of a paired design and of what confirms; 'all' removes nothing. Results and logs stay anyway",
     )  # fmt: skip
     parser.add_argument("--ledger", metavar="URL", help="Optuna storage (default: $STUDY_LEDGER, else SQLite)")
     parser.add_argument(
@@ -65,6 +65,10 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--system-metrics", action="store_true", help="record CPU and memory of trials in MLflow, too")
     parser.add_argument("--register", metavar="NAME", help="register the best model in MLflow under this name")
     parser.add_argument("--address", metavar="ADDR", help="Ray cluster (default: one on this machine)")
+    parser.add_argument(
+        "--confirm", metavar="MxS",
+        help="when the search is over, run its best M trials and the controls again with S fresh seeds; none: do not",
+    )  # fmt: skip
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a config value")
     parser.add_argument(
         "--notify", metavar="COMMAND_OR_URL",
@@ -140,7 +144,16 @@ def resource_changes(given: list[str]) -> dict[str, Any]:
 def changes(options: argparse.Namespace) -> dict[str, Any]:
     """What the options change of the study itself, as dotted keys of `Study`."""
     power = {f"power.{key}": value for key, value in overrides.parse(options.power, "--power").items()}
-    return resource_changes(options.resources) | power | _own_changes(options)
+    return resource_changes(options.resources) | power | _confirm(options.confirm) | _own_changes(options)
+
+
+def _confirm(given: str | None) -> dict[str, Any]:
+    if given is None:
+        return {}
+    try:
+        return {"confirm": None if given == "none" else confirmation.parse(given).model_dump()}
+    except ValueError as error:
+        raise ValueError(f"--confirm {error}; none confirms nothing") from None
 
 
 CHANGES = {

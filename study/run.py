@@ -36,6 +36,7 @@ from study.protocol.folder import StudyFolder
 from study.protocol.messages import Conclusion
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import StudySummary, read
+from study.reporting.formatting import answers
 from study.reporting.screen import Display, final_text, result
 from study.terminal import View, forget, keep_screen, listen
 from study.tracking.model_process import loadable
@@ -418,17 +419,15 @@ class Session:
             return [], None
 
     def _best(self, display: Display) -> dict[int, Path]:
-        """Trial -> folder of its finished model, copied here where an object store has it: the best one, or that of
-        each group."""
+        """Trial -> folder of its finished model, copied here where an object store has it: the one that answers the
+        study's question, or that of each group."""
         summary, found = read(self.storage.summary), {}
-        bests = [group.best for group in summary.groups] if summary.groups else [summary.best]
-        for number in (best[0] for best in bests if best):
-            checkpoint = summary.trials[number].checkpoint
-            if checkpoint is None:
+        for best in answers(summary):
+            if best.checkpoint is None:
                 continue
             try:
-                place = self.storage.resolved(checkpoint)
-                found[number] = Path(fetched(place, self.storage.best(number), FETCH_WAIT_S))
+                place = self.storage.resolved(best.checkpoint)
+                found[best.number] = Path(fetched(place, self.storage.best(best.number), FETCH_WAIT_S))
             except OSError as error:
                 display.message(f"the best model is not copied to MLflow: {error}")
         return found

@@ -89,7 +89,7 @@ def finished_trials(summary: StudySummary, option: str, asked: str, *, several: 
     `best` is one trial, or the Pareto front of several objectives; of each group where a study has groups, so that it
     names none where only one may be named. Raises ValueError for a trial that is not there or not finished.
     """
-    trials = {trial.number: trial for trial in summary.trials}
+    trials = {trial.number: trial for trial in summary.runs}
     complete = [number for number, trial in trials.items() if trial.state == TrialState.COMPLETE]
     finished = f"finished are {', '.join(map(str, complete))}" if complete else "no trial is finished"
     if asked == "best":

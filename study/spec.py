@@ -24,6 +24,7 @@ from pydantic import (
     model_validator,
 )
 
+from study.confirmation import Confirm
 from study.values import plain
 from trainables import overrides, trainers
 from trainables.config import Direction, NonNegativeFinite, PositiveFinite, Section, TrainerConfig
@@ -164,6 +165,8 @@ class Study(Section):
     them into account. `points` are parameter sets that the next trials take, before the sampler takes over.
     A trial is one parameter set; its `replicates` run it with the seeds seed, seed + 1, ...
 
+    With `confirm` the best few trials of a search and its controls are run again, see `study/confirmation.py`.
+
     With a `group` the study asks its question once for each group, as studies of their own would: each has its own
     controls, points, number of trials, sampler, pruner and best trial.
     """
@@ -204,6 +207,9 @@ class Study(Section):
     """Seed of the sampler and of the first replicate."""
     budget: Budget
     resources: Resources = Resources()
+    confirm: Confirm | None = None
+    """Which of its trials the study runs again when its search is over, with seeds that the search has not used, so
+    that the best is not named by its luck; None leaves it at the search."""
     power: Power = Power()
 
     @field_validator("controls", "points")
@@ -242,6 +248,11 @@ class Study(Section):
             raise ValueError(
                 f"pruner.kind={self.pruner.kind!r} with design='paired': every arm runs all its seeds; use kind='none'"
             )
+        if self.confirm is not None and len(self.objectives) > 1:
+            raise ValueError(
+                f"confirm={self.confirm} with {len(self.objectives)} objectives: finalists are the best by one value; "
+                "use a single objective"
+            )
         brackets_from = self.pruner.first_step * self.pruner.reduction_factor
         if self.pruner.kind == "hyperband" and self.config.total_steps < brackets_from:
             raise ValueError(
@@ -267,6 +278,25 @@ class Study(Section):
     def group_name(self, place: int | None) -> str | None:
         """What the group at this place of their order is called; None for no group."""
         return self.group.names[place] if self.group is not None and place is not None else None
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds of the replicates of each trial of the search."""
+        return tuple(range(self.seed, self.seed + self.replicates))
+
+    @property
+    def confirmations(self) -> int:
+        """The most trials that are run again to confirm the search."""
+        if self.confirm is None:
+            return 0
+        searched = max(self.budget.trials - len(self.controls), 0)
+        return (min(self.confirm.finalists, searched) + len(self.controls)) * len(self.groups)
+
+    @property
+    def reserved(self) -> float:
+        """Share of a budget in hours that the search leaves to its confirmation: that of the replicates to be run."""
+        confirming = self.confirmations * (self.confirm.seeds if self.confirm else 0)
+        return confirming / (confirming + self.trials * self.replicates)
 
     @property
     def trials(self) -> int:

@@ -19,7 +19,7 @@ from study.protocol.folder import StudyFolder
 from study.protocol.journal import StudyBegun
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import StudySummary, TrialSummary, read
-from study.reporting.formatting import at, counts, seconds, steps
+from study.reporting.formatting import at, confirming, counts, seconds, steps
 from study.reporting.metrics import DeclaredMetrics
 from study.reporting.progress import done
 from study.reporting.screen import result
@@ -96,7 +96,9 @@ def _lines(storage: StudyFolder, summary: StudySummary, stands: Standing) -> Ite
     if stands.runs and launch is not None and "cluster" in launch.tags:
         yield f"cluster  {launch.tags['cluster']}"
     yield f"trials   {counts(summary)}; {progress(summary):.0%} done"
-    for trial in summary.trials:
+    if summary.confirmation is not None:
+        yield f"         {confirming(summary)}"
+    for trial in summary.runs:
         if trial.state == TrialState.RUNNING and stands.runs is not False:
             yield f"         {_trial(summary, trial)}"
     yield f"result   {result(summary)}"
@@ -112,7 +114,7 @@ def _lines(storage: StudyFolder, summary: StudySummary, stands: Standing) -> Ite
 
 def progress(summary: StudySummary) -> float:
     """Share of the study that is done, from 0 to 1: trials that have ended, and the steps of those that have not."""
-    return min(1.0, done(summary) / max(1, summary.planned_trials))
+    return min(1.0, done(summary) / max(1, summary.planned_runs))
 
 
 def _trial(summary: StudySummary, trial: TrialSummary) -> str:

@@ -122,6 +122,12 @@ class TrainerConfig(Section):
         return ()
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """Lengths of the prefixes of its vectors that a full evaluation measures, ascending, the last one being the
+        whole vector; empty where prefixes mean nothing."""
+        return ()
+
+    @property
     def total_steps(self) -> int:
         """Steps of all stages."""
         return sum(stage.steps for stage in self.stages)

@@ -35,7 +35,7 @@ def retrieval(config: RetrievalConfig) -> Prepared:
             from trainables.evaluation.bm25 import bm25, settings
 
             prefix = "" if split == "validation" else "test."
-            measured = bm25(part.collection, part.query_ids, evaluation.bm25_stop_words).values
+            measured = bm25(part.collection, part.query_ids, evaluation.bm25_stop_words, evaluation.drop_own_id).values
             facts["baseline.bm25"] = settings(evaluation.bm25_stop_words)
             baselines |= {prefix + name: value for name, value in measured.items()}
     return prepared(facts, {"bm25": baselines} if baselines else {}, notes)

@@ -64,15 +64,15 @@ class Account:
     def gpu_hours(self, worker_seconds: float) -> float:
         return worker_seconds * self._spec.resources.gpus_per_worker / 3600
 
-    def spent(self, rows: Iterable[TrialRecord]) -> bool:
-        """Whether any limit of the budget but the number of trials is reached."""
+    def spent(self, rows: Iterable[TrialRecord], share: float = 1) -> bool:
+        """Whether a share of any limit of the budget but the number of trials is reached."""
         budget = self._spec.budget
-        if budget.wall_clock_s is not None and self.elapsed() >= budget.wall_clock_s:
+        if budget.wall_clock_s is not None and self.elapsed() >= share * budget.wall_clock_s:
             return True
         used = sum(map(self.used, rows))
-        if budget.worker_hours is not None and used >= budget.worker_hours * 3600:
+        if budget.worker_hours is not None and used >= share * budget.worker_hours * 3600:
             return True
-        return budget.gpu_hours is not None and self.gpu_hours(used) >= budget.gpu_hours
+        return budget.gpu_hours is not None and self.gpu_hours(used) >= share * budget.gpu_hours
 
     def _held(self, row: TrialRecord) -> float:
         opened = self._opened.get(row.number)

@@ -18,6 +18,8 @@ from study.spec import Study
 
 GROUP = "group"
 """Attribute of an Optuna trial: the place of its group in the order of the study's groups."""
+CONFIRMS = "confirms"
+"""Attribute of an Optuna trial: the number of the trial of the search that it runs again to confirm it."""
 
 
 def places(spec: Study) -> list[int | None]:
@@ -67,7 +69,8 @@ class _GroupStorage(_Whole):
 
     def _trials(self, deepcopy: bool = False) -> list[FrozenTrial]:
         trials = self._whole.get_all_trials(self._study, deepcopy=deepcopy)
-        return [trial for trial in trials if trial.user_attrs.get(GROUP) == self._group]
+        searched = (trial for trial in trials if CONFIRMS not in trial.user_attrs)
+        return [trial for trial in searched if trial.user_attrs.get(GROUP) == self._group]
 
     def _place(self, number: int) -> int:
         return [trial.number for trial in self._trials()].index(number)

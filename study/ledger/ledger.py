@@ -141,7 +141,7 @@ class Ledger:
         A trial whose parameters cannot be run ends here as failed, and the next one is looked at.
         """
         while not (self._deposed() or self.halted() or self._failing()):
-            row = self._queue.next(self._live)
+            row = self._queue.next(self._live, not self._search_spent())
             if row is None:
                 return None
             refusal = self._queue.suggest(row)
@@ -153,7 +153,7 @@ class Ledger:
     def _refuse(self, row: TrialRecord, reason: str) -> None:
         """End a trial that cannot run with its parameters: a failure of its own, from which the sampler learns."""
         row.state, row.reason, row.refused = TrialState.FAILED, reason, True
-        self._records.trial(row, None)
+        self._records.trial(row, None, self._trials.seeds(row))
         self._trials.store(row)
         self._end(row)
         self._changed()
@@ -164,7 +164,7 @@ class Ledger:
         self._live.add(number)
         self._most_live = max(self._most_live, len(self._live))
         self._trials.store(row)
-        self._records.trial(row, self._trials.config(row))
+        self._records.trial(row, self._trials.config(row), self._trials.seeds(row))
         self._changed()
         return number
 
@@ -195,7 +195,7 @@ class Ledger:
             config=as_now(self._trials.config(row), self._moves).model_dump(),
             attempt=row.attempts,
             study=self.id,
-            seeds=tuple(self.spec.seed + replicate for replicate in range(self.spec.replicates)),
+            seeds=self._trials.seeds(row),
             folder=str(self.storage.trial(number).path),
             store=self._trials.place(number),
             system_metrics=self._system_metrics,
@@ -214,14 +214,14 @@ class Ledger:
             return f"superseded by attempt {row.attempts}"
         if self._deposed():
             return self._halt
-        seed = self.spec.seed + replicate
+        seed = self._trials.seeds(row)[replicate]
         row.hashes[str(replicate)] = {key: value for key, value in facts.items() if key.startswith("hash.")}
         self._trials.store(row)
-        self._records.replicate(number, replicate, facts)
+        self._records.replicate(number, replicate, seed, facts)
         self._wake()
         if self.spec.design == "search":
             return None
-        for other in self._trials.of(row.group):
+        for other in self._trials.peers(row):
             theirs = other.hashes.get(str(replicate), {})
             for key, value in row.hashes[str(replicate)].items():
                 if theirs.get(key, value) != value:
@@ -265,6 +265,8 @@ class Ledger:
                 self._write_summary()
         if self._account.spent(self._rows.values()):
             self._halt = self._halt or "budget spent"
+        if row.confirms is None and self._search_spent():
+            return row.stop or self._halt or "the search's share of the budget is spent"
         return row.stop or self._halt
 
     def _consider(self, row: TrialRecord, replicate: int, record: Record) -> None:
@@ -274,7 +276,7 @@ class Ledger:
         if value is None:
             return
         row.checkpoint = self._trials.newest_checkpoint(row.number)
-        if len(self.spec.objectives) == 1 and replicate == 0 and not row.control and math.isfinite(value):
+        if len(self.spec.objectives) == 1 and replicate == 0 and self._is_searched(row) and math.isfinite(value):
             trial = self._trials.searched(row)
             trial.report(value, record["step"])
             last = record["step"] >= self._trials.config(row).total_steps
@@ -297,13 +299,14 @@ class Ledger:
             place = self.storage.replicate(number, replicate).result
             place.parent.mkdir(parents=True, exist_ok=True)
             write_whole(place, json.dumps(asdict(outcome) | {"study": self.id}))
+        seeds = self._trials.seeds(row)
         if len(row.replicates) == replicate:
             row.trained += outcome.seconds * workers
-            row.replicates.append(Replicate.of(outcome, self.spec.seed + replicate))
+            row.replicates.append(Replicate.of(outcome, seeds[replicate]))
         self._keep(row)
-        self._records.replicate_ended(row, replicate, outcome)
+        self._records.replicate_ended(row, replicate, seeds, outcome)
         self._changed()
-        return outcome.state == ReplicateState.COMPLETE and replicate + 1 < self.spec.replicates and not self._halt
+        return outcome.state == ReplicateState.COMPLETE and replicate + 1 < len(seeds) and not self._halt
 
     def finish(self, number: int, attempt: int, outcome: Outcome | None, error: str | None = None) -> TrialState:
         """The gang is done: end the trial by what its replicates show; returns the trial's state.
@@ -382,7 +385,7 @@ class Ledger:
         """Whether the trial was told to stop for now: within a replicate, or between two of them."""
         if outcome.state == ReplicateState.STOPPED:
             return row.stop is None
-        return outcome.state == ReplicateState.COMPLETE and len(row.replicates) < self.spec.replicates
+        return outcome.state == ReplicateState.COMPLETE and len(row.replicates) < len(self._trials.seeds(row))
 
     def abandon(self, number: int, error: str, ticket: int | None = None) -> TrialState:
         """The engine lost the trial: its gang could not be kept. Ends it as failed."""
@@ -490,6 +493,15 @@ class Ledger:
         """Why this head had to stop before it was asked to, or None."""
         return self._lease.lost or self._gave_up
 
+    def _search_spent(self) -> bool:
+        """Whether the search has taken all of the budget but what it leaves to its confirmation."""
+        undecided = self.spec.confirm is not None and self._trials.decision is None
+        return undecided and self._account.spent(self._rows.values(), 1 - self.spec.reserved)
+
+    def _is_searched(self, row: TrialRecord) -> bool:
+        """Whether sampler and pruner take the trial into account."""
+        return not row.control and row.confirms is None
+
     def _deposed(self) -> bool:
         """Whether this head must not write any more, because its lease is lost; the study is halted then."""
         try:
@@ -525,7 +537,12 @@ class Ledger:
         if best:
             # Step and time are those of the newest end of a trial: a launch that ends none adds no point.
             ends = [t.datetime_complete.timestamp() for t in self._trials.begun() if t.datetime_complete is not None]
-            self._records.best(best.values(), len(ends), round(max(ends) * 1000))
+            step, when = len(ends), round(max(ends) * 1000)
+            self._records.best(best.values(), step, when)
+            won = {self._trials.winner(one) for one in (self._trials.decision.groups if self._trials.decision else ())}
+            confirmed = [row for row in self._trials.confirming() if row.confirms in won]
+            if confirmed:
+                self._records.best(confirmed, step, when, "confirmed")
         return self._write_summary()
 
     def found(self, conclusion: Conclusion) -> None:

@@ -20,10 +20,11 @@ from optuna.distributions import distribution_to_json
 from optuna.storages import RDBStorage
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
+from study.confirmation import Decision
 from study.databases import check_sqlite, patience
 from study.ledger import lease
 from study.ledger.definition import at_default, defaults, differences
-from study.ledger.groups import GROUP, places
+from study.ledger.groups import CONFIRMS, GROUP, places
 from study.ledger.lease import TABLE as LEASES
 from study.ledger.lease import known
 from study.ledger.moved import ANEW, Begun, since
@@ -38,6 +39,8 @@ from trainables.errors import first_line, told
 from trainables.object_store import place_of
 from trainables.overrides import flat
 
+DECISION = "confirmation"
+"""Attribute of an Optuna study: which of its trials are confirmed, once that is decided."""
 FORMAT = 1
 """Version of what this module stores; a ledger with a higher one is refused."""
 
@@ -240,6 +243,12 @@ def check_same(attributes: Mapping[str, Any], spec: Study, name: str, checkpoint
         shown = "; ".join(different[:5])
         more = f" and {len(different) - 5} more" if len(different) > 5 else ""
         raise Different(f"the study {name} was begun differently: {shown}{more}. Undo the change, or {ANEW}")
+    decided = attributes.get(DECISION)
+    if decided is not None and spec.confirm is not None and Decision.restored(decided).asked != spec.confirm:
+        raise Different(
+            f"the finalists of {name} were decided for --confirm {Decision.restored(decided).asked}, and that is "
+            f"carried on; {spec.confirm} was asked for. Undo the change, or {ANEW}"
+        )
     kept = attributes.get("checkpoints")
     if place_of(kept or "") != place_of(checkpoints or ""):
         where, option = (kept, f"--checkpoints {kept}") if kept else ("its storage folder", "no --checkpoints")
@@ -255,11 +264,13 @@ class Outlook:
     interrupted: list[int]
     new: int
     """Trials that the budget still has room for."""
+    confirming: int = 0
+    """Trials that are left to be run again to confirm the search: before they are decided, the most that may be."""
 
     @property
     def idle(self) -> bool:
         """Whether there is nothing left to run."""
-        return not self.interrupted and not self.new
+        return not (self.interrupted or self.new or self.confirming)
 
 
 def outlook(study: optuna.Study | None, spec: Study) -> Outlook:
@@ -268,14 +279,23 @@ def outlook(study: optuna.Study | None, spec: Study) -> Outlook:
     retried = {t.user_attrs["retry_of"] for t in trials if "retry_of" in t.user_attrs}
     states: dict[TrialState, int] = {}
     counted: Counter[int | None] = Counter()
+    confirming = [found for found in trials if CONFIRMS in found.user_attrs]
+    trials = [found for found in trials if CONFIRMS not in found.user_attrs]
+    decided = study.user_attrs.get(DECISION) if study is not None else None
     for found in trials:
         state = TrialState(found.user_attrs.get("row", {}).get("state", TrialState.RUNNING))
         state = state if state.ended else TrialState.INTERRUPTED
         states[state] = states.get(state, 0) + (found.number not in retried)
         counted[found.user_attrs.get(GROUP)] += found.number not in retried
+    if decided is not None:
+        # The search is over, whatever room there is.
+        confirmed = {t.user_attrs[CONFIRMS] for t in confirming}
+        left = [n for n in Decision.restored(decided).numbers if n not in confirmed]
+        left += [t.number for t in confirming if not t.state.is_finished()]
+        return Outlook(states, [], 0, len(left) if spec.confirm else 0)
     interrupted = [t.number for t in trials if not t.state.is_finished()]
     new = sum(max(0, spec.budget.trials - counted[group]) for group in places(spec))
-    return Outlook(states, interrupted, new)
+    return Outlook(states, interrupted, new, spec.confirmations)
 
 
 def existing_study(url: str, name: str, spec: Study, checkpoints: str | None = None) -> optuna.Study | None:
@@ -350,7 +370,7 @@ def _unstepped(study: optuna.Study) -> int:
 
 def definition(spec: Study) -> dict[str, Any]:
     """What must not change while a study is carried on, as flat JSON values."""
-    free = {"question", "purpose", "parameter", "plane", "signals", "budget", "resources", "power"}
+    free = {"question", "purpose", "parameter", "plane", "signals", "budget", "resources", "power", "confirm"}
     tree = spec.model_dump(mode="json", exclude=free)
     tree["config"].pop("cache")
     tree["space"] = {name: distribution_to_json(found) for name, found in explore(spec).items()}
@@ -374,7 +394,7 @@ def importances(study: optuna.Study, spec: Study) -> dict[str, float]:
     done = [
         trial
         for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
-        if control_of(spec, study, trial.number) is None
+        if CONFIRMS not in trial.user_attrs and control_of(spec, study, trial.number) is None
     ]
     if len(done) < FEWEST or len({trial.values[0] for trial in done}) == 1:
         return {}

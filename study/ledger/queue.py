@@ -1,12 +1,13 @@
-"""What a study runs next: interrupted trials, then those to be run again, then new ones, group by group."""
+"""What a study runs next: interrupted trials, then those to be run again, then new ones, group by group; and when no
+search has any left, what confirms them."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 
 import optuna
 
-from study.ledger.groups import GROUP
+from study.ledger.groups import CONFIRMS, GROUP
 from study.ledger.sampling import control_of
 from study.ledger.space import Unsuitable, shown, suggest
 from study.ledger.trial_record import TrialRecord
@@ -28,11 +29,31 @@ class Queue:
         self._refused: dict[int | None, list[int]] = {}
         """Group -> its newest trials of this launch, if they are ones whose parameters cannot be run."""
 
-    def next(self, live: Container[int]) -> TrialRecord | None:
-        """The trial to run next, but for those that are `live`; a new one where none waits, None for no more.
+    def next(self, live: Collection[int], searching: bool = True) -> TrialRecord | None:
+        """The trial to run next, but for those that are `live`; a new one where none waits, None for no more just now.
 
-        A new one goes to the group that has the fewest, the first of them.
+        A new one goes to the group that has the fewest, the first of them. When the search has none left and none of it
+        is live, or no longer `searching`, the finalists of all groups are decided and confirmed.
         """
+        if self._trials.decision is None:
+            found = self._searched(live) if searching else None
+            if found is not None or live or self._spec.confirm is None:
+                return found
+        return None if self._trials.decide() is None else self._confirming(live)
+
+    def _confirming(self, live: Container[int]) -> TrialRecord | None:
+        waiting = [row for row in self._trials.confirming() if not row.state.ended and row.number not in live]
+        if waiting:
+            return waiting[0]
+        return self._begun(self._optuna.ask()) if self._trials.queued() else None
+
+    def _begun(self, trial: optuna.Trial) -> TrialRecord:
+        given = trial.user_attrs
+        row = TrialRecord(trial.number, 0, group=given.get(GROUP), confirms=given.get(CONFIRMS))
+        self._trials.rows[trial.number] = row
+        return row
+
+    def _searched(self, live: Container[int]) -> TrialRecord | None:
         rows = self._trials.rows
         left = [group for group in self._trials.groups if not self._given_up(group)]
         room = [group for group in left if self._trials.counted(group) < self._spec.budget.trials]
@@ -45,8 +66,7 @@ class Queue:
             return rows[min(waiting)]
         if not room and not (left and self._trials.queued()):
             return None
-        trial = self._optuna.ask()
-        row = rows[trial.number] = TrialRecord(trial.number, 0, group=trial.user_attrs.get(GROUP))
+        row = self._begun(self._optuna.ask())
         if row.group not in self._trials.groups:
             self._assign(row, self._emptiest(room))
         return row
@@ -59,7 +79,7 @@ class Queue:
         refusal = None if row.params else self._sample(row)
         if refusal is None:
             try:
-                row.planned_steps = self._trials.config(row).total_steps * self._spec.replicates
+                row.planned_steps = self._trials.config(row).total_steps * len(self._trials.seeds(row))
             except ValueError as error:
                 refusal = str(error)
         if refusal is None:
@@ -100,6 +120,11 @@ class Queue:
 
     def _sample(self, row: TrialRecord) -> str | None:
         """Parameters of a new trial; returns what the search space has against them."""
+        if row.confirms is not None:
+            searched = self._trials.rows[row.confirms]
+            row.params, row.control = dict(searched.params), searched.control
+            row.retry_of = self._trials.frozen(row.number).user_attrs.get("retry_of")
+            return None
         trial, refusal = self._trials.searched(row), None
         control = control_of(self._spec, trial.study, trial.number)
         if control is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from study.ledger.identity import Launch
@@ -65,42 +65,43 @@ class Records:
         """Write metrics of the study as a whole."""
         self.journal.append(Values(values=dict(values), step=step, time=when_ms))
 
-    def best(self, rows: Iterable[TrialRecord], step: int, when_ms: int) -> None:
-        """Write the figures of the best trial, or of those of every group, as metrics of the study."""
+    def best(self, rows: Iterable[TrialRecord], step: int, when_ms: int, what: str = "best") -> None:
+        """Write the figures of the best trial, or of those of every group, as metrics of the study that are called
+        `what`."""
         values: dict[str, float] = {}
         for row in rows:
             group = self.spec.group_name(row.group)
-            prefix = "best." if group is None else f"best.{group}."
+            prefix = f"{what}." if group is None else f"{what}.{group}."
             own = {name: value for name, value in row.values.items() if not name.startswith("untrained.")}
             values |= {prefix + name: value for name, value in own.items()} | {f"{prefix}trial": row.number}
         self.values(values, step, when_ms)
 
-    def trial(self, row: TrialRecord, config: TrainerConfig | None) -> None:
-        """Write that a trial is handed out, perhaps not for the first time; `config` is None where its parameters make
-        none."""
-        params = flat((config or self.spec.config).model_dump(exclude={"cache"})) | {"seed": self.spec.seed}
+    def trial(self, row: TrialRecord, config: TrainerConfig | None, seeds: Sequence[int]) -> None:
+        """Write that a trial is handed out, perhaps not for the first time, with a seed for each of its replicates;
+        `config` is None where its parameters make none."""
+        params = flat((config or self.spec.config).model_dump(exclude={"cache"})) | {"seed": seeds[0]}
         if config is None:
             params |= self.spec.groups[row.group or 0] | row.params
         self.journal.append(
             TrialBegun(
-                trial=row.number, name=self._run_name(row), replicates=self.spec.replicates, params=params,
+                trial=row.number, name=self._run_name(row), replicates=len(seeds), params=params,
                 tags=self._run_tags() | self._trial_tags(row), time=now(),
             )
         )  # fmt: skip
 
-    def replicate(self, trial: int, replicate: int, facts: Mapping[str, Any]) -> None:
+    def replicate(self, trial: int, replicate: int, seed: int, facts: Mapping[str, Any]) -> None:
         """Write that a replicate begins, or is carried on."""
         tags = self.tags | {key: str(value) for key, value in facts.items()}
         self.journal.append(
             ReplicateBegun(
                 trial=trial, replicate=replicate, name=f"trial {trial} · replicate {replicate}",
-                seed=self.spec.seed + replicate, tags=tags, time=now(),
+                seed=seed, tags=tags, time=now(),
             )
         )  # fmt: skip
 
-    def replicate_ended(self, row: TrialRecord, replicate: int, outcome: Outcome) -> None:
+    def replicate_ended(self, row: TrialRecord, replicate: int, seeds: Sequence[int], outcome: Outcome) -> None:
         """Write that a replicate of a trial with several has ended; a single one ends with its trial."""
-        if self.spec.replicates > 1:
+        if len(seeds) > 1:
             self._end(row.number, replicate, outcome.state, outcome.reason, outcome.values, outcome.step)
 
     def trial_ended(self, row: TrialRecord) -> None:
@@ -153,13 +154,16 @@ class Records:
 
     def _trial_tags(self, row: TrialRecord) -> dict[str, str]:
         group = self.spec.group_name(row.group)
-        return {"control": str(row.control).lower()} | ({} if group is None else {"group": group})
+        tags = {"control": str(row.control).lower(), "phase": "search" if row.confirms is None else "confirmation"}
+        tags |= {} if row.confirms is None else {"confirms": str(row.confirms)}
+        return tags | ({} if group is None else {"group": group})
 
     def _run_name(self, row: TrialRecord) -> str:
         shown = row.params.get(self.spec.parameter)
         value = f"{shown:.4g}" if isinstance(shown, float) else shown
         what = "control" if row.control else None if shown is None else f"{self.spec.parameter}={value}"
-        return " · ".join(filter(None, (f"trial {row.number}", self.spec.group_name(row.group), what)))
+        confirms = None if row.confirms is None else f"confirms {row.confirms}"
+        return " · ".join(filter(None, (f"trial {row.number}", confirms, self.spec.group_name(row.group), what)))
 
 
 def now() -> int:

@@ -46,9 +46,9 @@ class Retention:
         ]
 
     def kept(self) -> set[int]:
-        """Ended trials that keep what they have made: the best few and the Pareto front of each group, controls, and
-        all arms of a paired design."""
-        found: set[int] = set()
+        """Ended trials that keep what they have made: the best few and the Pareto front of each group, controls, all
+        arms of a paired design, and what confirms a search."""
+        found = {row.number for row in self._trials.confirming()}
         for group in self._trials.groups:
             rows = [row for row in self._trials.of(group) if row.state == TrialState.COMPLETE]
             found |= {row.number for row in rows if row.control or self._spec.design == "paired"}
@@ -69,7 +69,8 @@ class Retention:
 
 
 def most_kept(spec: Study, few: int | None) -> int:
-    """Trials that keep their models at a study's end, at most, but for those on a Pareto front beyond the best few."""
+    """Trials of the search that keep their models at its end, at most, but for those on a Pareto front beyond the best
+    few."""
     if few is None or spec.design == "paired":
         return spec.trials
     return len(spec.groups) * min(spec.budget.trials, few + len(spec.controls))

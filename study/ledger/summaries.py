@@ -11,7 +11,16 @@ from study.ledger.space import log_scaled
 from study.ledger.trial_record import TrialRecord
 from study.ledger.trials import Trials
 from study.protocol.states import StudyStatus
-from study.protocol.summary import GpuHours, GroupSummary, ObjectiveSummary, StudySummary, TrialSummary, WorkerSeconds
+from study.protocol.summary import (
+    ConfirmationSummary,
+    ConfirmedGroup,
+    GpuHours,
+    GroupSummary,
+    ObjectiveSummary,
+    StudySummary,
+    TrialSummary,
+    WorkerSeconds,
+)
 from study.spec import Study
 from study.tracking.tracker import Snapshot
 
@@ -42,6 +51,10 @@ class Summaries:
         `importances` has those of each group."""
         rows = [trials.rows[number] for number in sorted(trials.rows)]
         used = {row.number: self._account.used(row) for row in rows}
+        shown = {
+            row.number: self._shown(row, row.number in live, used[row.number], recorded.runs.get(row.number))
+            for row in rows
+        }
         best = {group: tuple(trials.best(group)) for group in trials.groups}
         return StudySummary(
             study=self._name,
@@ -72,9 +85,8 @@ class Summaries:
                 for group in trials.groups
                 if self._spec.group is not None and group is not None
             ),
-            trials=tuple(
-                self._shown(row, row.number in live, used[row.number], recorded.runs.get(row.number)) for row in rows
-            ),
+            trials=tuple(shown[row.number] for row in rows if row.confirms is None),
+            confirmation=self._confirmation(trials, shown),
             **self._spent(rows, used),
             wall_seconds=round(self._account.elapsed(), 3),
             metrics=self._metrics,
@@ -82,6 +94,27 @@ class Summaries:
             dataset=facts,
             tracking=recorded.tracking,
             updated=datetime.now(UTC).replace(microsecond=0),
+        )
+
+    def _confirmation(self, trials: Trials, shown: Mapping[int, TrialSummary]) -> ConfirmationSummary | None:
+        decision = trials.decision
+        if decision is None:
+            return None
+        groups = tuple(
+            ConfirmedGroup(
+                name=one.group,
+                finalists=one.chosen,
+                controls=one.controls,
+                missing=one.missing,
+                winner=trials.winner(one),
+            )
+            for one in decision.groups
+        )
+        return ConfirmationSummary(
+            finalists=decision.asked.finalists,
+            seeds=decision.seeds,
+            groups=groups,
+            runs=tuple(one for one in shown.values() if one.confirms is not None),
         )
 
     def _shown(self, row: TrialRecord, live: bool, used: float, run_id: str | None) -> TrialSummary:

@@ -65,6 +65,8 @@ class TrialRecord:
     """Place of its group in the order of the study's groups; None in a study without."""
     control: bool = False
     """Whether the trial is a control: an arm to compare with, outside the search."""
+    confirms: int | None = None
+    """The trial of the search that this one runs again with fresh seeds; None for one of the search."""
     refused: bool = False
     """Whether the trial failed before its start, because no trial can run with its parameters."""
     hashes: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -108,6 +110,7 @@ class TrialRecord:
             checkpoint=self.checkpoint,
             retry_of=self.retry_of,
             control=self.control,
+            confirms=self.confirms,
             latest=self.latest,
         )
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import optuna
 
-from study.ledger.groups import GROUP, alone, places
-from study.ledger.optuna_study import Refused, importances
+from study.confirmation import Decision, Finalists, Searched, winner
+from study.ledger.groups import CONFIRMS, GROUP, alone, places
+from study.ledger.optuna_study import DECISION, Refused, importances
 from study.ledger.trial_record import TrialRecord, front
 from study.private_names import show_constraint, storage_id, storage_of
 from study.protocol.destinations import Destinations
@@ -32,6 +33,9 @@ class Trials:
         self._optuna, self._spec, self._folder = study, spec, destinations.storage
         self._checkpoints, self._id = destinations.checkpoints, study.user_attrs["id"]
         self.groups = places(spec)
+        stored = study.user_attrs.get(DECISION)
+        self.decision = None if stored is None else Decision.restored(stored)
+        """What is confirmed; None while the search goes on."""
         self.rows = {trial.number: self._restored(trial) for trial in self.begun()}
         """Number of the trial -> its row."""
         trials = study.get_trials(deepcopy=False)
@@ -69,8 +73,63 @@ class Trials:
         return self._ids[number]
 
     def of(self, group: int | None) -> list[TrialRecord]:
-        """The rows of a group by number, but for failed ones that are run again."""
-        return [row for _, row in sorted(self.rows.items()) if row.group == group and row.number not in self._replaced]
+        """The rows of a group's search by number, but for failed ones that are run again."""
+        rows = [row for _, row in sorted(self.rows.items()) if row.group == group and row.confirms is None]
+        return [row for row in rows if row.number not in self._replaced]
+
+    def confirming(self) -> list[TrialRecord]:
+        """The rows of the trials that confirm the search by number, but for failed ones that are run again."""
+        return [
+            row for _, row in sorted(self.rows.items()) if row.confirms is not None and row.number not in self._replaced
+        ]
+
+    def peers(self, row: TrialRecord) -> list[TrialRecord]:
+        """The rows that share their seeds with this one, and are compared with it."""
+        if row.confirms is None:
+            return self.of(row.group)
+        return [other for other in self.confirming() if other.group == row.group]
+
+    def seeds(self, row: TrialRecord) -> tuple[int, ...]:
+        """The seeds of a trial's replicates."""
+        if row.confirms is None:
+            return self._spec.seeds
+        assert self.decision is not None, "a trial that confirms was decided on"
+        return self.decision.seeds
+
+    def decide(self) -> Decision | None:
+        """Put on record what is confirmed, once, and queue it; None where the study confirms nothing."""
+        if self._spec.confirm is None:
+            return None
+        if self.decision is None:
+            name, more = self._spec.objectives[0].name, self._spec.objectives[0].direction == "maximize"
+            searched = [
+                Searched(
+                    row.number, row.values[name] if row.state == TrialState.COMPLETE else None,
+                    self._spec.group_name(group), row.control,
+                )
+                for group in self.groups
+                for row in self.of(group)
+            ]  # fmt: skip
+            self.decision = Decision.of(searched, more, self._spec.confirm, self._spec.seeds)
+            self._optuna.set_user_attr(DECISION, self.decision.stored)
+        begun = {trial.user_attrs.get(CONFIRMS) for trial in self._optuna.get_trials(deepcopy=False)}
+        for number in self.decision.numbers:
+            if number not in begun:
+                # Group and seeds are the trial's own from the start: a kill leaves it whole or not there.
+                row = self.rows[number]
+                group = {} if row.group is None else {GROUP: row.group}
+                self._optuna.enqueue_trial(row.params, user_attrs={CONFIRMS: number} | group)
+        return self.decision
+
+    def winner(self, found: Finalists) -> int | None:
+        """The finalist that has won so far, by its validation values over the fresh seeds."""
+        objective = self._spec.objectives[0]
+        whole = {
+            row.confirms: [told.values[objective.name] for told in row.replicates]
+            for row in self.confirming()
+            if row.confirms is not None and row.state == TrialState.COMPLETE
+        }
+        return winner(found, whole, objective.direction == "maximize")
 
     def counted(self, group: int | None) -> int:
         """How many trials of its budget a group has used."""
@@ -129,12 +188,15 @@ class Trials:
         self.rows[number] = replace(self.rows[number], checkpoint=None)
 
     def enqueue_failed(self) -> None:
-        """Put the parameters of failed trials back in the queue; the failed ones stay on record."""
+        """Put the parameters of failed trials back in the queue; the failed ones stay on record. Once the search is
+        over only those that confirm it."""
         for row in list(self.rows.values()):
             # What the config refused it would refuse again.
-            if row.state == TrialState.FAILED and not row.refused and row.number not in self._replaced:
+            own = (row.confirms is None) == (self.decision is None)
+            if own and row.state == TrialState.FAILED and not row.refused and row.number not in self._replaced:
                 group = {} if row.group is None else {GROUP: row.group}
-                self._optuna.enqueue_trial(row.params, user_attrs={"retry_of": row.number} | group)
+                confirms = {} if row.confirms is None else {CONFIRMS: row.confirms}
+                self._optuna.enqueue_trial(row.params, user_attrs={"retry_of": row.number} | group | confirms)
                 self._replaced.add(row.number)
 
     def place(self, number: int) -> str | None:
@@ -183,7 +245,7 @@ class Trials:
         # A trial without a row was killed between its creation and its last parameter.
         try:
             row = TrialRecord.restored(stored) if stored else TrialRecord(trial.number, 0)
-            row.group = trial.user_attrs.get(GROUP)
+            row.group, row.confirms = trial.user_attrs.get(GROUP), trial.user_attrs.get(CONFIRMS)
         except (KeyError, TypeError, ValueError) as error:
             raise Refused(
                 f"trial {trial.number} in the ledger of {self._optuna.study_name} was recorded by another version "

@@ -34,13 +34,16 @@ def estimate(study: Study, keep: int | None = None) -> list[str]:
         return [f"cost        not estimated: trainer {study.trainer} does not say what a step computes"]
     costs = [_operations(config, shapes) for config in given]
     mean, runs = sum(costs) / len(costs), study.trials * study.replicates
+    confirming = study.confirmations * study.confirm.seeds if study.confirm else 0
     kind = study.resources.accelerator if study.resources.accelerator in PEAK else ASSUMED
     hours = mean / (PEAK[kind] * UTILISATION * 3600)
     largest = max(shape.parameters for shape in shapes.values() if shape is not None)
-    models = len(first.stages) * most_kept(study, keep) * study.replicates
+    models = len(first.stages) * (most_kept(study, keep) * study.replicates + confirming)
+    confirmed = f", {mean * confirming:.2g} more to confirm" if confirming else ""
+    more = f", {hours * confirming:,.1f} more to confirm" if confirming else ""
     return [
-        f"operations  {mean:.2g} per replicate, {mean * runs:.2g} in all, evaluation left out",
-        f"GPU-hours   {hours * study.replicates:,.1f} per trial, {hours * runs:,.1f} in all, on {kind} at "
+        f"operations  {mean:.2g} per replicate, {mean * runs:.2g} in all{confirmed}, evaluation left out",
+        f"GPU-hours   {hours * study.replicates:,.1f} per trial, {hours * runs:,.1f} in all{more}, on {kind} at "
         f"{UTILISATION:.0%} of {PEAK[kind] / 1e12:.0f} TFLOP/s",
         f"disk        {_bytes(4 * largest * models)} for {models} model(s), {_bytes(2 * STATE * largest)} per running "
         "trial for its checkpoints",

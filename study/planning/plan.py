@@ -59,6 +59,7 @@ def plan(
         *pruning.outlook(study),
         f"trials      {of_each}{study.budget.trials} x {study.replicates} replicate(s) x {per_trial} steps = "
         f"{steps:,} steps, about {steps * study.config.batch_size:,} examples",
+        *_confirmation(study),
         *power.outlook(study),
         f"gang        {_gang(study.resources)}",
         *([f"GPUs        {cards}"] if cards else []),
@@ -97,6 +98,23 @@ def _wrapped(line: str) -> str:
     return textwrap.fill(line, 120, subsequent_indent=" " * 12, break_long_words=False, break_on_hyphens=False)
 
 
+def _confirmation(study: Study) -> list[str]:
+    """What is run again when the search is over, and what that takes."""
+    if study.confirm is None:
+        return []
+    each = study.confirmations // len(study.groups)
+    own = f"the best {each - len(study.controls)} and {len(study.controls)} control(s)"
+    of_each = "" if study.group is None else f"{len(study.groups)} groups x "
+    steps = study.confirmations * study.confirm.seeds * study.config.total_steps
+    first = study.seed + study.replicates
+    line = (
+        f"confirm     then {of_each}{own} with {study.confirm.seeds} fresh seeds from {first}: {steps:,} steps more, "
+        f"{study.reserved:.0%} of all"
+    )
+    hours = study.budget.wall_clock_s or study.budget.worker_hours or study.budget.gpu_hours
+    return [_wrapped(line + ("; that share of a budget in hours is kept for it" if hours else ""))]
+
+
 def _tracking(destinations: Destinations) -> str:
     if destinations.tracking is not None:
         return redacted(destinations.tracking)
@@ -108,6 +126,8 @@ def _outlook(outlook: optuna_study.Outlook) -> str:
     left = [f"{outlook.new} new"] if outlook.new else []
     if outlook.interrupted:
         left.insert(0, "carry on " + ", ".join(map(str, outlook.interrupted)))
+    if outlook.confirming:
+        left.append(f"{outlook.confirming} to confirm the search" if outlook.new == 0 else "what confirms the search")
     return f"{done}; to do: {', then '.join(left) or 'nothing'}"
 
 

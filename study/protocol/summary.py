@@ -150,8 +150,53 @@ class TrialSummary(_Part):
     """The failed trial that this one runs again, or null."""
     control: bool = False
     """Whether the trial is a control: an arm to compare with, outside the search."""
+    confirms: int | None = None
+    """The trial of the search that this one runs again with fresh seeds, or null."""
     latest: MetricValues = {}
     """Newest training loss and validation metrics."""
+
+
+class ConfirmedGroup(_Part):
+    """What is confirmed of one group, or of a study without groups."""
+
+    name: str | None = None
+    """What the group is called; null in a study without groups."""
+    finalists: tuple[int, ...] = ()
+    """Numbers of the best trials of the search, the best first."""
+    controls: tuple[int, ...] = ()
+    """Numbers of the complete controls, which are run again beside them."""
+    missing: int = 0
+    """How many finalists there are fewer than were asked for, because no more trials are complete."""
+    winner: int | None = None
+    """The finalist with the best mean on validation over the fresh seeds; null before one is confirmed whole."""
+
+
+class ConfirmationSummary(_Part):
+    """The second half of a study: its finalists, run again with seeds that the search has not used."""
+
+    finalists: int
+    """How many finalists of each group were asked for."""
+    seeds: tuple[int, ...]
+    """The fresh seeds, the same for all."""
+    groups: tuple[ConfirmedGroup, ...]
+    """What is confirmed of each group, in their order; one of a study without groups."""
+    runs: tuple[TrialSummary, ...] = ()
+    """The trials that do so, as far as they have begun; they are not among `trials` of the study."""
+
+    @property
+    def planned(self) -> int:
+        """How many trials are run again."""
+        return sum(len(one.finalists) + len(one.controls) for one in self.groups if one.finalists)
+
+    def run_of(self, number: int) -> TrialSummary | None:
+        """The newest run that confirms this trial of the search."""
+        return next((run for run in reversed(self.runs) if run.confirms == number), None)
+
+    def alone(self, name: str) -> ConfirmationSummary:
+        """What is confirmed of this group, as if the study had it only."""
+        groups = (one.model_copy(update={"name": None}) for one in self.groups if one.name == name)
+        runs = (run.model_copy(update={"group": None}) for run in self.runs if run.group == name)
+        return self.model_copy(update={"groups": tuple(groups), "runs": tuple(runs)})
 
 
 class StudySummary(_Part):
@@ -196,7 +241,9 @@ class StudySummary(_Part):
     planned_trials: int
     """Trials that the budget has room for, over all groups."""
     trials: tuple[TrialSummary, ...]
-    """All trials by number."""
+    """All trials of the search by number."""
+    confirmation: ConfirmationSummary | None = None
+    """What is run to confirm the search; null before it is over, and where nothing is to be confirmed."""
     worker_seconds: WorkerSeconds
     """What the study has cost in worker-seconds."""
     gpu_hours: GpuHours = GpuHours()
@@ -218,8 +265,20 @@ class StudySummary(_Part):
         """The summary as it would be if the study had this group only: one without groups, whose trials keep their
         numbers."""
         trials = (trial.model_copy(update={"group": None}) for trial in self.trials if trial.group == group.name)
+        confirmation = self.confirmation.alone(group.name) if self.confirmation else None
         told = {name: getattr(group, name) for name in GroupSummary.model_fields.keys() - {"name", "value"}}
-        return self.model_copy(update=told | {"group": None, "groups": (), "trials": tuple(trials)})
+        told |= {"group": None, "groups": (), "trials": tuple(trials), "confirmation": confirmation}
+        return self.model_copy(update=told)
+
+    @property
+    def runs(self) -> tuple[TrialSummary, ...]:
+        """All trials, those of the search and those that confirm it."""
+        return self.trials + (self.confirmation.runs if self.confirmation else ())
+
+    @property
+    def planned_runs(self) -> int:
+        """How many there will be of them, as far as that is known."""
+        return self.planned_trials + (self.confirmation.planned if self.confirmation else 0)
 
     def text(self) -> str:
         """The document as it is written and printed; `read` brings it back."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from study.protocol.states import StudyStatus
-from study.protocol.summary import StudySummary
+from study.protocol.summary import StudySummary, TrialSummary
 from study.reporting.formatting import (
     at,
     baselines,
+    confirming,
     cost,
     counts,
     difference,
@@ -27,28 +28,36 @@ from study.stats.significance import LEVEL, Mean
 
 def answer(findings: Findings) -> str:
     """The result in a sentence or two, with its uncertainty and what it is measured against."""
+    confirmed = findings.confirmed
+    told = f" {confirmed.sentence}" if confirmed else ""
     if findings.contrasts:
         asked = [sentence(c) for c in findings.contrasts if c.metric.rpartition(".")[2] == findings.metric]
-        return _status(findings) + " ".join(asked)
+        return _status(findings) + " ".join(asked) + told
+    if confirmed is not None and confirmed.winner is not None:
+        return _status(findings) + confirmed.sentence
     if findings.best is None:
         return _status(findings) + no_result(findings.summary)
     opening = "Best" if findings.finished else "Best so far:"
     text = f"{_status(findings)}{opening} {at(findings.best, findings.parameter)}: {_figure(findings)}"
     text += _against_controls(findings) + _against_untrained(findings)
     others = [f"{name} {show(value)}" for name, value in baselines(findings.summary, findings.key).items()]
-    return text + (f"; {enumerate_words(others)}." if others else ".")
+    return text + (f"; {enumerate_words(others)}." if others else ".") + told
 
 
 def accounts(summary: StudySummary) -> str:
     """How many trials ended how, and what they cost."""
-    return f"{counts(summary)}. {cost(summary.worker_seconds, summary.gpu_hours)}."
+    told = ". ".join(filter(None, (counts(summary), confirming(summary))))
+    return f"{told}. {cost(summary.worker_seconds, summary.gpu_hours)}."
 
 
 def caveats(findings: Findings) -> list[str]:
     """What a reader must know before quoting the answer, most important first."""
     if findings.best is None:
         return []
-    texts = (_front(findings), _rivals(findings), _edge(findings), _seed_noise(findings))
+    confirmed = findings.confirmed
+    if confirmed is not None and confirmed.winner is not None:
+        return [*confirmed.caveats, *filter(None, [_edge(findings, confirmed.winner.trial)])]
+    texts = (_front(findings), _rivals(findings), _edge(findings, findings.best), _seed_noise(findings))
     return [text for text in texts if text]
 
 
@@ -210,12 +219,11 @@ def _rivals(findings: Findings) -> str:
     return " ".join(parts)
 
 
-def _edge(findings: Findings) -> str:
+def _edge(findings: Findings, best: TrialSummary) -> str:
     """A best value at the end of what was tried is a hint, not an optimum."""
-    assert findings.best is not None
     tried = [number(trial.params.get(findings.parameter)) for trial in findings.trials]
     values = sorted({value for value in tried if value is not None})
-    own = number(findings.best.params.get(findings.parameter))
+    own = number(best.params.get(findings.parameter))
     if len(values) < 2 or own not in (values[0], values[-1]):
         return ""
     end = "lower" if own == values[0] else "upper"

@@ -167,6 +167,47 @@ def best_trials(summary: StudySummary) -> list[TrialSummary]:
     return [trial for trial in summary.trials if trial.number in numbers]
 
 
+def winner(summary: StudySummary) -> TrialSummary | None:
+    """The trial of the search that its confirmation names, of a study without groups; None before that."""
+    assert not summary.groups, "each group has its own: answers"
+    groups = summary.confirmation.groups if summary.confirmation else ()
+    return next((trial for one in groups for trial in summary.trials if trial.number == one.winner), None)
+
+
+def answers(summary: StudySummary) -> list[TrialSummary]:
+    """What answers the study's question, for each group that has an answer: the winner of the confirmation, and before
+    there is one the best of the search."""
+    own = [winner(one) or best_trial(one) for one in map(summary.alone, summary.groups)] or (
+        [] if summary.groups else [winner(summary) or best_trial(summary)]
+    )
+    numbers = {trial.number for trial in own if trial is not None}
+    return [trial for trial in summary.trials if trial.number in numbers]
+
+
+def confirming(summary: StudySummary) -> str:
+    """`confirmation: 2 of 4 with 5 fresh seeds: 2 complete`; "" where there is none."""
+    found = summary.confirmation
+    if found is None:
+        return ""
+    states = Counter(run.state for run in found.runs if found.run_of(run.confirms or 0) is run)
+    parts = ", ".join(f"{states[state]} {state}" for state in STATES if states[state])
+    of = f" of {found.planned}" if found.planned > states.total() else ""
+    return f"confirmation: {states.total()}{of} with {len(found.seeds)} fresh seeds" + (f": {parts}" if parts else "")
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """A table in lines, its columns aligned.
+
+    >>> print(aligned([("k", "value"), ("16", "0.4")]))
+    k   value
+    16  0.4
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
 def reported(trial: TrialSummary, metric: str) -> str:
     """The key a trial's figure is reported under: its test value where there is one."""
     return f"test.{metric}" if trial.values.get(f"test.{metric}") is not None else metric
@@ -226,5 +267,5 @@ def share(trial: TrialSummary) -> float:
 
 
 def ended(summary: StudySummary) -> int:
-    """Trials that have ended."""
-    return sum(trial.state.ended for trial in summary.trials)
+    """Trials that have ended, those that confirm the search included."""
+    return sum(trial.state.ended for trial in summary.runs)

@@ -69,6 +69,17 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("seed", "int64", "Its seed."),
         Column("metrics.NAME", "float64", f"{_METRICS} of this replicate."),
     ),
+    "confirmation": (
+        Column("confirms", "int64", "Number of the trial of the search that was run again."),
+        _TRIAL,
+        Column("replicate", "int64", _REPLICATE),
+        Column("seed", "int64", "The fresh seed, the same for all."),
+        Column("group", "string", "Its group; missing in a study without groups."),
+        Column("control", "bool", "Whether it is a control."),
+        Column("winner", "bool", "Whether the trial of the search is the one that the confirmation names, so far."),
+        Column("params.KEY", "as its values", "The parameter KEY."),
+        Column("metrics.NAME", "float64", f"{_METRICS} of this replicate."),
+    ),
     "curves": (
         *_OF_A_REPLICATE,
         Column("step", "int32", "Steps done when it was measured; 0 is the untrained model."),
@@ -119,6 +130,31 @@ def replicates(summary: StudySummary) -> pd.DataFrame:
     columns = {name: pd.Series([row[i] for row in rows], dtype="int64") for i, name in enumerate(names)}
     measured = [replicate for trial in summary.trials for replicate in trial.replicates]
     return pd.DataFrame(columns | _metrics(summary, measured))
+
+
+def confirmation(summary: StudySummary) -> pd.DataFrame:
+    """One row per fresh seed that has ended of each trial that is confirmed; none where nothing is."""
+    found = summary.confirmation
+    runs = found.runs if found else ()
+    winners = {group.winner for group in found.groups} if found else set()
+    rows = [(run, place, one) for run in runs for place, one in enumerate(run.replicates)]
+    values: dict[str, list[Any]] = {
+        "confirms": [run.confirms for run, _, _ in rows],
+        "trial": [run.number for run, _, _ in rows],
+        "replicate": [place for _, place, _ in rows],
+        "seed": [one.seed for _, _, one in rows],
+        "group": [run.group for run, _, _ in rows],
+        "control": [run.control for run, _, _ in rows],
+        "winner": [run.confirms in winners for run, _, _ in rows],
+    }
+    columns = {
+        column.name: pd.Series(values[column.name], dtype=column.dtype)
+        for column in TABLES["confirmation"]
+        if column.name in values
+    }
+    keys = dict.fromkeys(key for run, _, _ in rows for key in run.params)
+    columns |= {f"params.{key}": pd.Series([run.params.get(key) for run, _, _ in rows]) for key in keys}
+    return pd.DataFrame(columns | _metrics(summary, [one for _, _, one in rows]))
 
 
 def curves(storage: StudyFolder) -> pd.DataFrame:

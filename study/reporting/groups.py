@@ -8,7 +8,8 @@ from functools import cached_property
 from study.protocol.folder import StudyFolder
 from study.protocol.states import TrialState
 from study.protocol.summary import StudySummary, TrialSummary, read
-from study.reporting.formatting import counts, difference, p_value, setting, show
+from study.reporting.confirmed import Finalist
+from study.reporting.formatting import aligned, counts, difference, p_value, setting, show
 from study.reporting.results import Comparison, Findings
 from study.stats.significance import Mean, over_items
 
@@ -22,12 +23,7 @@ class Overview:
 
     def text(self) -> str:
         """The table in lines, its columns aligned."""
-        widths = [max(map(len, column)) for column in zip(self.heads, *self.rows, strict=True)]
-        lines = (
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in (self.heads, *self.rows)
-        )
-        return "\n".join(lines)
+        return aligned((self.heads, *self.rows))
 
 
 @dataclass(frozen=True)
@@ -43,8 +39,12 @@ class GroupFindings:
         found = self.findings
         if found.best is None:
             return "none"
-        value = found.best.params.get(found.parameter)
-        return f"trial {found.best.number}" if value is None else setting(value)
+        return _value(found.best, found.parameter)
+
+    @property
+    def winner(self) -> Finalist | None:
+        """What the confirmation names; None before it does."""
+        return self.findings.confirmed.winner if self.findings.confirmed else None
 
     def against(self, control: TrialSummary) -> Comparison | None:
         """The best trial against a control; None where they cannot be paired."""
@@ -89,12 +89,18 @@ def overview(key: str, groups: list[GroupFindings]) -> Overview:
     controls = list(dict.fromkeys(_changed(control) for group in groups for control in group.findings.controls))
     explains = first.metrics.explains
     heads: tuple[str, ...] = (key, f"best {first.parameter}", f"{metric} (95% CI)")
+    confirming = any(group.findings.confirmed for group in groups)
+    if confirming:
+        heads += (f"confirmed {first.parameter}", "with fresh seeds (95% CI)")
+        heads += tuple(f"less {changed} (95% CI, p)" for changed in controls)
     for changed in controls:
         heads += (f"at {changed} (95% CI)", "difference")
     heads += ((first.metrics.label(explains),) if explains else ()) + ("trials",)
     rows = []
     for group in groups:
         row: tuple[str, ...] = (group.name, group.best, group.value_of(group.findings.best))
+        if confirming:
+            row += _confirmed(group, controls)
         for changed in controls:
             control = next((one for one in group.findings.controls if _changed(one) == changed), None)
             row += (group.value_of(control), _difference(group, control))
@@ -112,6 +118,17 @@ def headline(key: str, groups: list[GroupFindings]) -> str:
 
 def _verdict(group: GroupFindings) -> str:
     """The best value of the studied parameter, and whether a control is no worse."""
+    won = group.winner
+    if won is not None:
+        controls = [one for one in group.findings.confirmed.finalists if one.rank is None]  # type: ignore[union-attr]
+        said = [
+            f"{'not distinguishable from' if not one.difference.distinct else 'worse than'} {_changed(one.trial)}"
+            for one in controls
+            if one.difference is not None
+            and not (one.difference.distinct and group.findings.is_better(one.difference.gap.value, 0))
+        ]
+        told = _value(won.trial, group.findings.parameter) + " (confirmed"
+        return told + "".join(f", {text}" for text in said) + ")"
     if group.findings.best is None:
         return "none (" + counts(group.findings.summary).partition(": ")[2] + ")"
     found = [(control, group.against(control)) for control in group.findings.controls]
@@ -129,6 +146,31 @@ def _verdict(group: GroupFindings) -> str:
 def _difference(group: GroupFindings, control: TrialSummary | None) -> str:
     gap = group.against(control) if control is not None and group.findings.best is not None else None
     return "–" if gap is None else f"{difference(gap.gap.value)} ({p_value(gap.adjusted_p)})"
+
+
+def _confirmed(group: GroupFindings, controls: list[str]) -> tuple[str, ...]:
+    """The winner's value of the studied parameter, its figure, and its difference to each control."""
+    won, found = group.winner, group.findings.confirmed
+    if won is None or found is None:
+        return ("–",) * (2 + len(controls))
+    test = won.test
+    shown = "–" if test is None else f"{show(test.value)} ({show(test.low)}–{show(test.high)})"
+    gaps = {_changed(one.trial): one.difference for one in found.finalists if one.rank is None}
+    cells = []
+    for changed in controls:
+        gap = gaps.get(changed)
+        cells.append(
+            "–"
+            if gap is None
+            else f"{difference(gap.gap.value)} ({difference(gap.gap.low)} to {difference(gap.gap.high)}, "
+            f"{p_value(gap.adjusted_p)})"
+        )
+    return (_value(won.trial, group.findings.parameter), shown, *cells)
+
+
+def _value(trial: TrialSummary, parameter: str) -> str:
+    value = trial.params.get(parameter)
+    return f"trial {trial.number}" if value is None else setting(value)
 
 
 def _changed(control: TrialSummary) -> str:

@@ -15,7 +15,7 @@ from study.protocol.summary import StudySummary, read
 from study.reporting import frames, tables, vega
 from study.reporting.conclusions import accounts, answer, caveats, notes, over, unconfirmed
 from study.reporting.figures import by_metric, differences_of, figures, group_figures
-from study.reporting.formatting import at, named, seconds
+from study.reporting.formatting import at, named, seconds, winner
 from study.reporting.groups import grouped, headline, overview
 from study.reporting.origin import origin
 from study.reporting.paired import sentence
@@ -129,7 +129,7 @@ class Report:
     @property
     def models(self) -> list[str]:
         """Where the best model, or that of each group, is, or its newest checkpoint."""
-        bests = [(one.title, one.findings.best) for one in self.sections]
+        bests = [(one.title, winner(one.findings.summary) or one.findings.best) for one in self.sections]
         return [
             f"{title + ', ' if title else ''}{self.storage.resolved(best.checkpoint)}"
             for title, best in bests

@@ -26,6 +26,9 @@ class Progress:
     def update(self, summary: StudySummary) -> None:
         """Take note of a summary; what is done in the first one says nothing of the pace from here on."""
         self.metrics = DeclaredMetrics(summary.metrics)
+        if summary.confirmation is not None:
+            # What the search has not begun when it is over it never will.
+            self.total = len(summary.trials) + summary.confirmation.planned
         if self._first is None:
             self._first = self.clock(), ended(summary), done(summary)
 
@@ -43,4 +46,4 @@ class Progress:
 
 def done(summary: StudySummary) -> float:
     """Trials that have ended, and the shares of steps of those that have not."""
-    return ended(summary) + sum(share(trial) for trial in summary.trials if not trial.state.ended)
+    return ended(summary) + sum(share(trial) for trial in summary.runs if not trial.state.ended)

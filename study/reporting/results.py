@@ -12,6 +12,7 @@ from study.protocol import journal, per_item
 from study.protocol.folder import StudyFolder
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import StudySummary, TrialSummary, read
+from study.reporting.confirmed import confirmed
 from study.reporting.formatting import at, best_trial, number, objective, reported
 from study.reporting.metrics import DeclaredMetrics
 from study.reporting.paired import contrasts
@@ -88,6 +89,7 @@ class Findings:
         self.comparisons = self._comparisons()
         self._replicate_items: dict[tuple[int, int], dict[str, dict[str, dict[str, float]]]] = {}
         self.contrasts = contrasts(self)
+        self.confirmed = confirmed(self)
 
     @property
     def intervals(self) -> list[tuple[str, float, float, bool]]:
@@ -136,10 +138,19 @@ class Findings:
         return self._replicate_items[key]
 
     def paid(self, trial: TrialSummary) -> list[tuple[float, float, int]]:
-        """(cost, effectiveness, step) of each validation of a trained model of this trial."""
+        """(cost, effectiveness, step) of each validation of a trained model of this trial; of a search that was
+        confirmed those of final models only, with fresh seeds where there are any."""
         cost = self.metrics.cost
         if cost is None:
             return []
+        plan = self.summary.confirmation
+        if plan is not None:
+            run = plan.run_of(trial.number)
+            last = run if run is not None and run.state == TrialState.COMPLETE else trial
+            told = last.values.get(cost), last.values.get(self.metric)
+            if trial.state != TrialState.COMPLETE or told[0] is None or told[1] is None:
+                return []
+            return [(told[0], told[1], trial.steps)]
         points = [
             (spent, value, step)
             for step, metrics in self.curve(trial).evaluations

@@ -10,16 +10,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from study.protocol.folder import StudyFolder
 from study.protocol.states import StudyStatus, TrialState
 from study.protocol.summary import StudySummary, TrialSummary
 from study.reporting.formatting import (
+    answers,
     at,
     baselines,
     best_trial,
-    best_trials,
+    confirming,
     cost,
     counts,
     ended,
@@ -38,6 +39,9 @@ from study.reporting.progress import Progress
 from study.reporting.table import TICK_S, TableView
 from study.terminal import View
 from study.uris import runs_page, viewer
+
+if TYPE_CHECKING:
+    from study.reporting.results import Findings
 
 
 class Display:
@@ -106,6 +110,8 @@ class _Lines:
         self.stream, self.progress = stream, progress
         self.states: dict[int, tuple[TrialState, int]] | None = None
         self.evaluated: dict[int, float | None] = {}
+        self.confirming = False
+        """Whether it was said what is confirmed."""
         self.next_waiting_s = 10.0
 
     def update(self, summary: StudySummary) -> None:
@@ -127,18 +133,20 @@ class _Lines:
 
     def _events(self, summary: StudySummary) -> Iterator[str]:
         if self.states is None:
-            known = [trial for trial in summary.trials if trial.state != TrialState.RUNNING]
+            known = [trial for trial in summary.runs if trial.state != TrialState.RUNNING]
             self.states = {trial.number: _stage(trial) for trial in known}
             if known:
                 yield f"carrying on: {counts(summary)}"
-        for trial in summary.trials:
+        yield from self._search_over(summary)
+        for trial in summary.runs:
             n, stage = trial.number, _stage(trial)
             before = self.states.get(n)
             if before is not None and before[0] == TrialState.INTERRUPTED and stage == (TrialState.RUNNING, before[1]):
                 # Handed out again, but its gang is not there yet.
                 continue
             self.states[n] = stage
-            who = f"trial {n} ({_settings(trial, self.progress.parameter)})"
+            confirms = "" if trial.confirms is None else f", confirms trial {trial.confirms}"
+            who = f"trial {n} ({_settings(trial, self.progress.parameter)}{confirms})"
             started = before is None or before[1] < stage[1] or before[0] == TrialState.INTERRUPTED
             if stage != before and stage[0] != TrialState.INTERRUPTED and started:
                 yield f"{who} {'started' if stage[1] <= 1 else f'carried on, attempt {stage[1]}'}"
@@ -148,6 +156,24 @@ class _Lines:
                 yield from self._evaluation(trial, who)
             elif before is None or before[0] != stage[0]:
                 yield f"{who} {self._ending(trial)}" + self._outlook(summary, trial)
+
+    def _search_over(self, summary: StudySummary) -> Iterator[str]:
+        """Once, what is confirmed and with which seeds; what a launch begins with it says anew."""
+        found = summary.confirmation
+        if found is None or self.confirming:
+            return
+        self.confirming = True
+        for one in found.groups:
+            of_group = "" if one.name is None else f" of {one.name}"
+            if not one.finalists:
+                yield f"the search{of_group} is over and has no finalist: no trial of it is complete"
+                continue
+            few = f" ({one.missing} fewer than asked for: no more trials are complete)" if one.missing else ""
+            controls = f", controls {', '.join(map(str, one.controls))}" if one.controls else ""
+            yield (
+                f"the search{of_group} is over; to be confirmed with the fresh seeds "
+                f"{', '.join(map(str, found.seeds))}: trials {', '.join(map(str, one.finalists))}{few}{controls}"
+            )
 
     def _evaluation(self, trial: TrialSummary, who: str) -> Iterator[str]:
         value = self._value(trial)
@@ -184,7 +210,7 @@ class _Lines:
 
 def final_text(summary: StudySummary, storage: StudyFolder | None = None) -> str:
     """The result in a few lines: the best trial, what it cost, where the report and the runs are."""
-    compared = summary.design == "paired" or any(trial.control for trial in summary.trials)
+    compared = summary.design == "paired" or summary.confirmation or any(trial.control for trial in summary.trials)
     if summary.groups and storage is not None:
         found = _group_table(summary, storage)
     elif compared and storage is not None and not summary.groups:
@@ -192,18 +218,20 @@ def final_text(summary: StudySummary, storage: StudyFolder | None = None) -> str
         from study.reporting.conclusions import answer
         from study.reporting.results import Findings
 
-        found = answer(Findings(storage))
+        findings = Findings(storage)
+        found = answer(findings) + _confirmation(findings)
     else:
         found = result(summary)
-    lines = [found, f"{counts(summary)}. {cost(summary.worker_seconds, summary.gpu_hours)}."]
-    failed = [trial for trial in summary.trials if trial.state == TrialState.FAILED]
+    told = ". ".join(filter(None, (counts(summary), confirming(summary))))
+    lines = [found, f"{told}. {cost(summary.worker_seconds, summary.gpu_hours)}."]
+    failed = [trial for trial in summary.runs if trial.state == TrialState.FAILED]
     lines += [f"trial {t.number} failed: {why(t) or 'no reason recorded'}" for t in failed[:5]]
     if len(failed) > 5:
         lines.append(f"and {len(failed) - 5} more failed")
     if storage is not None:
         lines += [
             f"best model{f' of {best.group}' if best.group else ''}: {storage.resolved(best.checkpoint)}"
-            for best in best_trials(summary)
+            for best in answers(summary)
             if best.checkpoint
         ]
         lines.append(f"report: {storage.report}")
@@ -217,7 +245,17 @@ def _group_table(summary: StudySummary, storage: StudyFolder) -> str:
     from study.reporting.groups import grouped, headline, overview
 
     groups, key = grouped(storage, summary), summary.group or ""
-    return f"{headline(key, groups)}\n\n{overview(key, groups).text()}\n"
+    confirmed = "".join(_confirmation(group.findings, group.name) for group in groups)
+    return f"{headline(key, groups)}\n\n{overview(key, groups).text()}\n{confirmed}"
+
+
+def _confirmation(findings: Findings, group: str = "") -> str:
+    """The table of what is confirmed, set off; "" where nothing is."""
+    from study.reporting.tables import confirmation
+
+    if findings.confirmed is None:
+        return ""
+    return f"\n\n{f'{group}, confirmed' if group else 'Confirmed'}:\n{confirmation(findings).text()}\n"
 
 
 def result(summary: StudySummary) -> str:

@@ -15,8 +15,8 @@ from study.protocol.summary import StudySummary, TrialSummary
 from study.reporting.formatting import at, difference, p_value
 from study.reporting.metrics import DeclaredMetrics
 from study.stats.significance import LEVEL, Mean, crossed, holm, table
-from trainables.evaluation.metrics import declared
-from trainables.evaluation.suites import Suite
+from trainables.evaluation.metrics import at_size, declared
+from trainables.evaluation.suites import Suite, means, shares
 from trainables.files import write_whole
 
 
@@ -48,17 +48,22 @@ def write(
 ) -> Path:
     """Write a suite's figures and its page; returns the page's path."""
     values = tabled(results)
-    compared = [one for group in _grouped(trials) for one in _compared(suite.metrics[0], summary, group, results)]
+    compared = [one for group in _grouped(trials) for one in _compared(suite, summary, group, results)]
+    by_size = {
+        size: [one for group in _grouped(trials) for one in _compared(suite, summary, group, results, size)]
+        for size in sizes(suite.metrics[0], values[trials[0].number])
+    }
     folder.path.mkdir(parents=True, exist_ok=True)
     content = {
         "suite": suite.name,
         "study": summary.study,
         "metric": suite.metrics[0],
+        "convention": suite.convention,
         "trials": [
             {
                 "number": trial.number,
                 "params": trial.params,
-                "mean": _means(values[trial.number]),
+                "mean": _means(suite, values[trial.number]),
                 "datasets": values[trial.number],
                 "replicates": [
                     {"replicate": one.replicate, "dataset": one.dataset, "values": one.values}
@@ -69,10 +74,11 @@ def write(
             for trial in trials
         ],
         "comparisons": [asdict(one) for one in compared],
+        "comparisons_by_size": {size: [asdict(one) for one in found] for size, found in by_size.items()},
     }
     write_whole(folder.figures(suite.name), json.dumps(content, indent=2))
     page = folder.page(suite.name)
-    write_whole(page, _page(suite, summary, trials, values, compared))
+    write_whole(page, _page(suite, summary, trials, values, compared, by_size))
     return page
 
 
@@ -95,11 +101,25 @@ def _grouped(trials: Sequence[TrialSummary]) -> list[list[TrialSummary]]:
     return [[trial for trial in trials if trial.group == group] for group in dict.fromkeys(t.group for t in trials)]
 
 
+def sizes(metric: str, datasets: Mapping[str, Mapping[str, float]]) -> list[int]:
+    """Prefixes of vectors that a metric of these collections was measured with, the shortest first."""
+    names = next(iter(datasets.values()))
+    found = (name.removeprefix(f"{metric}_") for name in names if name.startswith(f"{metric}_"))
+    return sorted(int(size) for size in found if size.isdigit())
+
+
 def _compared(
-    metric: str, summary: StudySummary, trials: Sequence[TrialSummary], results: Sequence[Measured]
+    suite: Suite,
+    summary: StudySummary,
+    trials: Sequence[TrialSummary],
+    results: Sequence[Measured],
+    size: int | None = None,
 ) -> list[Compared]:
+    """Comparisons in the suite's first metric, of whole vectors or of prefixes of a `size`."""
+    metric = suite.metrics[0] if size is None else at_size(suite.metrics[0], size)
     numbers = {trial.number for trial in trials}
-    return compare(metric, [one for one in results if one.trial in numbers], reference(summary, trials))
+    asked = [one for one in results if one.trial in numbers]
+    return compare(metric, asked, reference(summary, trials), shares(suite.datasets))
 
 
 def reference(summary: StudySummary, trials: Sequence[TrialSummary]) -> int:
@@ -111,13 +131,17 @@ def reference(summary: StudySummary, trials: Sequence[TrialSummary]) -> int:
     return next((number for number in summary.best if number in numbers), numbers[0])
 
 
-def compare(metric: str, results: Sequence[Measured], reference: int) -> list[Compared]:
+def compare(
+    metric: str, results: Sequence[Measured], reference: int, weights: Mapping[str, float] | None = None
+) -> list[Compared]:
     """Each other trial with the reference, on average over the collections and on each; empty for a single trial.
 
     Both are paired by query and, in the order of `results`, by replicate. A trial is left out where it shares fewer
-    than two queries of a collection with the reference.
+    than two queries of a collection with the reference. `weights` are what collections count, by name, and add up to 1;
+    without them each counts the same.
     """
     datasets = list(dict.fromkeys(one.dataset for one in results))
+    parts = None if weights is None else [weights[name] for name in datasets]
     items: dict[tuple[int, str], list[dict[str, float]]] = {}
     for one in results:
         items.setdefault((one.trial, one.dataset), []).append(one.per_item[metric])
@@ -126,7 +150,8 @@ def compare(metric: str, results: Sequence[Measured], reference: int) -> list[Co
         gaps = {name: table(items[reference, name], items[other, name]) for name in datasets}
         whole = {name: gap for name, gap in gaps.items() if gap is not None}
         if len(whole) == len(datasets):
-            found.append((other, crossed(*whole.values()), {name: crossed(gap) for name, gap in whole.items()}))
+            gap = crossed(*whole.values(), weights=parts)
+            found.append((other, gap, {name: crossed(one) for name, one in whole.items()}))
     adjusted = holm([gap.p for _, gap, _ in found])
     return [
         Compared(reference, other, gap, p, collections)
@@ -134,10 +159,11 @@ def compare(metric: str, results: Sequence[Measured], reference: int) -> list[Co
     ]
 
 
-def _means(datasets: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Metric -> mean over collections, each counting the same."""
+def _means(suite: Suite, datasets: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Metric -> mean over collections, each counting the same, parts of one together."""
     names = next(iter(datasets.values()))
-    return {name: fmean(values[name] for values in datasets.values()) for name in names}
+    columns = {name: {dataset: values[name] for dataset, values in datasets.items()} for name in names}
+    return {name: fmean(means(column, suite.datasets).values()) for name, column in columns.items()}
 
 
 def _page(
@@ -146,18 +172,34 @@ def _page(
     trials: Sequence[TrialSummary],
     values: Mapping[int, Mapping[str, Mapping[str, float]]],
     compared: Sequence[Compared],
+    by_size: Mapping[int, Sequence[Compared]],
 ) -> str:
     metrics = DeclaredMetrics(declared(suite.metrics) | dict(summary.metrics))
-    lines = [f"# {summary.study} on {suite.name}", ""]
+    lines = [f"# {summary.study} on {suite.name}", "", f"Convention: {suite.convention}.", ""]
     datasets = [dataset.name for dataset in suite.datasets]
-    for metric in values[trials[0].number][datasets[0]]:
-        heads = [f"trial {trial.number}, {at(trial, summary.parameter)}" for trial in trials]
-        rows = [
-            [name, *(metrics.show(metric, values[trial.number][name][metric]) for trial in trials)] for name in datasets
+    heads = [f"trial {trial.number}, {at(trial, summary.parameter)}" for trial in trials]
+    averages = [_means(suite, values[trial.number]) for trial in trials]
+    measured = values[trials[0].number][datasets[0]]
+    of_sizes = {at_size(metric, size) for metric in suite.metrics for size in sizes(metric, {"": measured})}
+    for metric in (name for name in measured if name not in of_sizes):
+        column = [{name: values[trial.number][name][metric] for name in datasets} for trial in trials]
+        rows = [[name, *(metrics.show(metric, found[name]) for found in column)] for name in datasets]
+        together = [means(found, suite.datasets) for found in column]
+        rows += [
+            [f"{name} (mean)", *(metrics.show(metric, found[name]) for found in together)]
+            for name in dict.fromkeys(one.part_of for one in suite.datasets if one.part_of is not None)
         ]
         if len(datasets) > 1:
-            rows.append(["mean", *(metrics.show(metric, _means(values[trial.number])[metric]) for trial in trials)])
+            rows.append(["mean", *(metrics.show(metric, average[metric]) for average in averages)])
         lines += [*_table([metrics.label(metric), *heads], rows), ""]
+    for metric in suite.metrics if by_size else ():
+        rows = [
+            [str(size), *(metrics.show(metric, average[at_size(metric, size)]) for average in averages)]
+            for size in by_size
+        ]
+        of = " (mean)" if len(datasets) > 1 else ""
+        lines += [*_table([f"{metrics.label(metric)}{of} of prefixes of", *heads], rows), ""]
+    lines += _differences_by_size(metrics.label(suite.metrics[0]), by_size)
     for reference in dict.fromkeys(one.reference for one in compared):
         of_group = [one for one in compared if one.reference == reference]
         lines += _differences(metrics.label(suite.metrics[0]), datasets, of_group)
@@ -188,6 +230,19 @@ def _differences(metric: str, datasets: Sequence[str], compared: Sequence[Compar
             "",
         ]
     return lines
+
+
+def _differences_by_size(metric: str, by_size: Mapping[int, Sequence[Compared]]) -> list[str]:
+    found = [(size, one) for size, compared in by_size.items() for one in compared]
+    if not found:
+        return []
+    adjusted = holm([one.gap.p for _, one in found])
+    rows = [
+        [str(size), f"trial {one.reference}", f"trial {one.other}", *_gap(one.gap), p_value(p)]
+        for (size, one), p in zip(found, adjusted, strict=True)
+    ]
+    head = ["prefix of", "", "less", "difference", "95% interval", "adjusted"]
+    return [f"Differences in {metric} at each prefix; Holm over {len(found)}.", "", *_table(head, rows), ""]
 
 
 def _row(one: Compared) -> list[str]:

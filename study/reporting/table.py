@@ -9,7 +9,7 @@ from typing import IO, Any, TextIO, cast
 from study.protocol.states import TrialState
 from study.protocol.summary import StudySummary, TrialSummary
 from study.reporting.formatting import (
-    best_trials,
+    answers,
     ended,
     parameters,
     seconds,
@@ -104,7 +104,7 @@ class TableView:
             table = self._table(summary, shown, look)
             if Measurement.get(self.console, unbounded, table).minimum <= self.console.width:
                 break
-        hidden = len(summary.trials) - len(shown)
+        hidden = len(summary.runs) - len(shown)
         parts = [Text(f"{hidden} more trials are not shown", style="dim")] if hidden else []
         return Group(table, *parts, self._progress(summary))
 
@@ -113,7 +113,7 @@ class TableView:
         from rich.text import Text
 
         names = parameters(summary.trials, self.progress.parameter)[: None if look.parameters else 1]
-        best = best_trials(summary)
+        best = answers(summary)
         table = Table(box=None, pad_edge=False, padding=(0, 2 if look.bars else 1, 0, 0), header_style="dim")
         table.add_column("trial" if look.bars else "#", justify="right", no_wrap=True)
         if summary.groups:
@@ -167,15 +167,16 @@ def _state_cell(trial: TrialSummary, best: bool) -> Any:
     from rich.text import Text
 
     text = Text(no_wrap=True, overflow="ellipsis").append(trial.state.value, COLOURS.get(trial.state, ""))
-    return text.append((" ★ best" if best else "") + (f": {why(trial)}" if why(trial) else ""))
+    confirms = "" if trial.confirms is None else f", confirms {trial.confirms}"
+    return text.append(confirms + (" ★ best" if best else "") + (f": {why(trial)}" if why(trial) else ""))
 
 
 def _window(summary: StudySummary, rows: int) -> list[TrialSummary]:
     """The trials worth the room: the running, the best, then the newest; in their own order."""
-    best = best_trials(summary)
+    best = answers(summary)
 
     def rank(trial: TrialSummary) -> tuple[bool, bool, int]:
         return trial.state == TrialState.RUNNING, trial in best, trial.number
 
-    kept = sorted(summary.trials, key=rank, reverse=True)[:rows]
+    kept = sorted(summary.runs, key=rank, reverse=True)[:rows]
     return sorted(kept, key=lambda trial: trial.number)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import Literal
 
 from study.protocol.states import TrialState
 from study.protocol.summary import TrialSummary
-from study.reporting.formatting import at, difference, p_value, parameters, setting, show
+from study.reporting.confirmed import Finalist
+from study.reporting.formatting import aligned, at, difference, p_value, parameters, setting, show
 from study.reporting.paired import Contrast, signed, spread
 from study.reporting.results import Findings
 
@@ -32,6 +34,10 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     marked: frozenset[int] = frozenset()
     sortable: bool = False
+
+    def text(self) -> str:
+        """The table in lines, its columns aligned."""
+        return aligned(([column.title for column in self.columns], *self.rows))
 
 
 def trials(findings: Findings) -> Table:
@@ -142,6 +148,61 @@ def comparisons(findings: Findings) -> Table:
         for c in findings.comparisons
     )
     return Table("Paired comparisons", columns, rows)
+
+
+def confirmation(findings: Findings) -> Table:
+    """The finalists and the controls with fresh seeds, beside what the search had found; the winner first."""
+    found, metrics = findings.confirmed, findings.metrics
+    assert found is not None
+    name = metrics.label(findings.metric)
+    columns = (
+        Column("trial"),
+        Column(findings.parameter, "text"),
+        Column("place in the search"),
+        Column(f"validation {name}, search"),
+        Column("fresh seeds"),
+        Column(f"validation {name}, fresh"),
+        Column(f"{metrics.label(f'test.{findings.metric}')} (95% CI)"),
+        Column("winner less it"),
+        Column("95% interval"),
+        Column("p, Holm"),
+        Column("verdict", "text"),
+    )
+    rows = tuple(_finalist(findings, one) for one in found.finalists)
+    marked = frozenset([0]) if found.winner is not None else frozenset[int]()
+    return Table("Confirmation", columns, rows, marked)
+
+
+def _finalist(findings: Findings, one: Finalist) -> tuple[str, ...]:
+    found, gap = findings.confirmed, one.difference
+    assert found is not None
+    won, value = one is found.winner, one.trial.params.get(findings.parameter)
+    mean = findings.metrics.show(findings.metric, fmean(one.validation)) if one.validation else "–"
+    deviation = f" ± {show(stdev(one.validation))}" if len(one.validation) > 1 else ""
+    state = "not begun" if one.run is None else str(one.run.state)
+    verdict = "winner" if won else "–" if one.whole else state
+    if gap is not None:
+        better = findings.is_better(gap.gap.value, 0)
+        verdict = "not distinguishable" if not gap.distinct else "worse" if better else "better"
+    return (
+        f"{one.trial.number}{' ★' if won else ''}",
+        "control" if value is None and one.trial.control else setting("–" if value is None else value),
+        "control" if one.rank is None else str(one.rank),
+        findings.metrics.show(findings.metric, one.trial.values.get(findings.metric)),
+        f"{len(one.validation)}/{len(found.seeds)}",
+        f"{mean}{deviation}",
+        "–" if one.test is None else f"{show(one.test.value)} ({show(one.test.low)}–{show(one.test.high)})",
+        *(
+            ("–", "–", "–")
+            if gap is None
+            else (
+                difference(gap.gap.value),
+                f"{difference(gap.gap.low)} to {difference(gap.gap.high)}",
+                _p(gap.adjusted_p),
+            )
+        ),
+        verdict,
+    )
 
 
 def effects(contrast: Contrast) -> Table:

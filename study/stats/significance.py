@@ -49,18 +49,24 @@ def mean(values: Sequence[float], confidence: float = 1 - LEVEL) -> Mean:
     return Mean(fmean(values), low, high, p, len(values))
 
 
-def crossed(*tables: np.ndarray, value: float | None = None, confidence: float = 1 - LEVEL) -> Mean:
+def crossed(
+    *tables: np.ndarray,
+    value: float | None = None,
+    confidence: float = 1 - LEVEL,
+    weights: Sequence[float] | None = None,
+) -> Mean:
     """Interval and test of a mean for other seeds and other items of the same collections.
 
-    Each table is (seeds, items) of one collection, and each collection's mean counts the same; row i of all tables is
-    the same seed. With one seed it holds for other items alone. `value` is the mean where the cells give it only
-    nearly, as pseudo-values do. ValueError where a collection has fewer than two items.
+    Each table is (seeds, items) of one collection; row i of all tables is the same seed. Each collection's mean counts
+    the same, w_c = 1/C, or as `weights` say, which add up to 1. With one seed it holds for other items alone. `value`
+    is the mean where the cells give it only nearly, as pseudo-values do. ValueError where a collection has fewer than
+    two items.
 
     With n seeds and C collections of N_c items the variance is V = max(S - E, 0) + max(I - E, 0) + E, where
 
         S = variance between the seeds' means over all collections / n
-        I = sum over collections of (variance between the items' means over seeds / N_c) / C^2
-        E = sum over collections of (mean square of what neither explains / (n N_c)) / C^2
+        I = sum over collections of w_c^2 (variance between the items' means over seeds / N_c)
+        E = sum over collections of w_c^2 (mean square of what neither explains / (n N_c))
 
     S is the variance of a bootstrap over seeds, I that of one over items within each collection, both made unbiased.
     Each holds E, and the mean's variance holds it once; a component that comes out negative counts as none. Nothing
@@ -75,8 +81,8 @@ def crossed(*tables: np.ndarray, value: float | None = None, confidence: float =
     seeds, items = len(tables[0]), [table.shape[1] for table in tables]
     if min(items) < 2:
         raise ValueError(f"an interval over items needs at least 2 of them, got {min(items)}")
-    variance, freedom = map(float, components(*tables).estimate())
-    centre = float(fmean(table.mean() for table in tables)) if value is None else value
+    variance, freedom = map(float, components(*tables, weights=weights).estimate())
+    centre = float(fmean((table.mean() for table in tables), weights)) if value is None else value
     low, high, p = _student(centre, math.sqrt(variance), freedom, confidence)
     return Mean(centre, low, high, p, sum(items), seeds)
 
@@ -110,14 +116,15 @@ class Components:
         return variance, np.where(certain, np.inf, variance**2 / np.where(certain, 1.0, uncertainty))
 
 
-def components(*tables: np.ndarray) -> Components:
+def components(*tables: np.ndarray, weights: Sequence[float] | None = None) -> Components:
     """S, I and E of `crossed` for tables (seeds, items), each of one collection."""
-    (seeds, _), share = tables[0].shape, len(tables) ** -2
-    by_seed = sum(table.mean(1) for table in tables) / len(tables)
+    seeds = len(tables[0])
+    weights = [1 / len(tables)] * len(tables) if weights is None else weights
+    by_seed = sum(weight * table.mean(1) for weight, table in zip(weights, tables, strict=True))
     of_seeds = ((float(by_seed.var(ddof=1)) / seeds, seeds - 1),) if seeds > 1 else ()
     of_items, of_both = [], []
-    for table in tables:
-        items, by_item = table.shape[1], table.mean(0)
+    for weight, table in zip(weights, tables, strict=True):
+        share, items, by_item = weight**2, table.shape[1], table.mean(0)
         of_items.append((share * float(by_item.var(ddof=1)) / items, items - 1))
         if seeds > 1:
             rest, freedom = table - table.mean(1, keepdims=True) - by_item + table.mean(), (seeds - 1) * (items - 1)

@@ -72,10 +72,12 @@ def plan(
                 f"trial {number} of {storage} has no exported model in {where}/: it made none, or --keep left it out"
             )
         models += [(number, found.number, found.model, model_identity(found.model)) for found in folders]
+    kind = trainers.module(trainer, "config").Config
+    sizes = {trial.number: kind(**configs[trial.number]).sizes for trial in trials}
     opened = []
     for dataset in suite.datasets:
         say(f"{dataset.name}: reading {dataset.source}")
-        corpus, topics = open_corpus(dataset.source, cache)
+        corpus, topics = open_corpus(dataset.source, cache, dataset.qrels_split)
         for note in topics.notes:
             say(note)
         opened.append((dataset, corpus, topics))
@@ -84,7 +86,7 @@ def plan(
             number, replicate, dataset,
             Measurement(
                 trainer, configs[number], folder, identity, corpus, topics,
-                Counting(suite.metrics, dataset.own_id, dataset.relevant), vectors, cache,
+                Counting(suite.metrics, dataset.own_id, dataset.relevant, sizes[number]), vectors, cache,
             ),
             storage.evaluation.result(suite.name, dataset.name, number, replicate),
         )

@@ -93,6 +93,28 @@ def test_pooling_is_float32_under_bf16_autocast(many_tiles):
     assert hidden.grad.dtype == torch.float32
 
 
+@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0, 1000.0])
+def test_bf16_logits_cost_a_weight_less_than_their_inputs_do_however_large_the_head(scale, many_tiles):
+    """A logit in bf16 is off by at most 2^-8 of itself, so log(1 + x) by less than 2^-8; against float64."""
+    torch.manual_seed(0)
+    hidden, weight = torch.randn(4, 24, 64), scale * torch.randn(300, 64) / 8
+    mask = torch.ones(4, 24, dtype=torch.long)
+    exact = [tensor.double().requires_grad_() for tensor in (hidden, weight)]
+    rounded = [tensor.bfloat16().double() for tensor in (hidden, weight)]
+    low = [tensor.clone().requires_grad_() for tensor in (hidden, weight)]
+    expected, of_inputs = (max_log1p_relu(h, mask, w, None) for h, w in (exact, rounded))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = max_log1p_relu(low[0], mask, low[1], None)
+    of_logits = (found.double() - of_inputs).abs()
+    assert of_logits.max() <= 2**-8
+    assert of_logits.square().mean().sqrt() < (of_inputs - expected).square().mean().sqrt()
+    upstream = torch.randn(expected.shape, dtype=torch.float64)
+    theirs = torch.autograd.grad(expected, exact, upstream)
+    ours = torch.autograd.grad(found, low, upstream.float())
+    for one, other in zip(ours, theirs, strict=True):
+        assert torch.cosine_similarity(one.double().flatten(), other.flatten(), dim=0) > 0.98
+
+
 def vectors(kind, rows, seed):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(rows, 40, generator=generator, dtype=torch.float64).relu().to(kind).requires_grad_()

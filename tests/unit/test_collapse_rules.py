@@ -340,3 +340,35 @@ def test_the_standard_error_of_a_trend_is_that_of_medians_of_ten() -> None:
     gaps = [one.now - one.before for one in found]
     deviation = math.sqrt(sum(gap**2 for gap in gaps) / len(gaps))
     assert 1 < sum(one.error for one in found) / len(found) / deviation < 1.25
+
+
+# From a head of large weights: a loss of thousands, every term of the vocabulary active.
+
+VERY_HIGH = {
+    "contrastive": lambda x: 0.5 + 5000 * math.exp(-14 * x),
+    "accuracy": lambda x: 1 / 32 if x < 0.45 else 0.6,
+    "score_scale": lambda x: 10 + 250_000 * math.exp(-14 * x),
+    "active_query": lambda x: VOCABULARY * (1.0 if x < 0.75 else 0.1),
+    "active_document": lambda x: VOCABULARY * (1.0 if x < 0.85 else 0.2),
+    "flops_document": lambda x: 400_000 * math.exp(-8 * x),
+}
+
+
+@pytest.mark.parametrize(("steps", "every"), LENGTHS)
+def test_a_run_may_come_down_from_a_very_high_start_before_it_ranks_and_gets_sparse(steps, every) -> None:
+    assert verdict(steps=steps, every=every, courses=of_steps(VERY_HIGH, steps)) is None
+    impatient = CollapseLimits(high_start=10_000)
+    assert "false progress" in verdict(courses=of_steps(VERY_HIGH, STEPS), collapse_limits=impatient)[1]
+
+
+@pytest.mark.parametrize(("courses", "expected", "by"), [
+    ({"accuracy": lambda x: 1 / 32, "contrastive": lambda x: CHANCE + 5000 * math.exp(-40 * x)}, "contrastive", 0.4),
+    ({"accuracy": lambda x: 1 / 32, "contrastive": lambda x: 5000 - 3000 * x}, "too slowly", 0.51),
+    ({"accuracy": lambda x: 1 / 32, "contrastive": lambda x: 4900 + 0 * x}, "not falling", 0.21),
+    ({"accuracy": lambda x: 1 / 32}, "false progress", 0.51),
+    ({"active_document": lambda x: VOCABULARY, "flops_document": lambda x: 400_000}, "no sparser", 0.71),
+])  # fmt: skip
+def test_what_comes_down_from_a_very_high_start_and_learns_nothing_is_stopped(courses, expected, by) -> None:
+    step, reason = verdict(steps=1_000, courses=of_steps(VERY_HIGH | courses, 1_000, 0.01))
+    assert expected in reason
+    assert step <= by * 1_000

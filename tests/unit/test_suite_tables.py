@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from synthetic_study import write_study
 from study.protocol.folder import EvaluationFolder
 from study.protocol.measured import Measured
 from study.reporting.suite_tables import compare, reference, write
-from study.stats.significance import components, holm
+from study.stats.significance import components, crossed, holm
 from trainables.evaluation.suites import Dataset, Suite
 
 SIZES = {"a": 40, "b": 90, "c": 25}
@@ -94,7 +95,7 @@ def test_the_best_of_the_study_is_asked_about_or_the_first_arm(tmp_path) -> None
 
 def test_the_page_has_the_mean_and_where_it_comes_from(tmp_path) -> None:
     summary = write_study(tmp_path, {k: {"test": 0.5 + k / 100, "untrained": 0.2} for k in (1, 2, 4)})
-    suite = Suite("own", ("ndcg_at_10",), tuple(Dataset(name, name) for name in SIZES))
+    suite = Suite("own", ("ndcg_at_10",), tuple(Dataset(name, name) for name in SIZES), "ours")
     folder = EvaluationFolder(tmp_path / "evaluation")
     page = write(folder, suite, summary, summary.trials, results({0: 0.0, 1: 0.199, 2: 0.2})).read_text()
     told, _, parts = page.partition("Where that comes from: each collection by itself, not corrected")
@@ -111,9 +112,65 @@ def test_trials_of_different_groups_are_never_compared(tmp_path) -> None:
     summary = write_study(tmp_path, {k: {"test": 0.5 + k / 100, "untrained": 0.2} for k in (1, 2, 4, 8)})
     of_groups = [t.model_copy(update={"group": "ab"[t.number % 2]}) for t in summary.trials]
     grouped = summary.model_copy(update={"trials": tuple(of_groups), "best": (2, 3)})
-    suite = Suite("own", ("ndcg_at_10",), tuple(Dataset(name, name) for name in SIZES))
+    suite = Suite("own", ("ndcg_at_10",), tuple(Dataset(name, name) for name in SIZES), "ours")
     folder = EvaluationFolder(tmp_path / "evaluation")
     page = write(folder, suite, grouped, of_groups, results({0: 0.0, 1: 0.1, 2: 0.2, 3: 0.3})).read_text()
     content = json.loads(folder.figures("own").read_text())
     assert [(one["reference"], one["other"]) for one in content["comparisons"]] == [(2, 0), (3, 1)]
     assert page.count("Holm over 1 comparison(s).") == 2
+
+
+def test_parts_of_a_collection_count_as_one_in_means_and_differences(tmp_path) -> None:
+    summary = write_study(tmp_path, {k: {"test": 0.5 + k / 100, "untrained": 0.2} for k in (1, 2)})
+    kinds = tuple(Dataset(name, name, part_of=None if name == "a" else "forums") for name in SIZES)
+    suite, found = Suite("own", ("ndcg_at_10",), kinds, "ours"), results({0: 0.0, 1: 0.1})
+    folder = EvaluationFolder(tmp_path / "evaluation")
+    page = write(folder, suite, summary, summary.trials, found).read_text()
+    content = json.loads(folder.figures("own").read_text())
+    values = {one.dataset: one.values["ndcg_at_10"] for one in found if one.trial == 1}
+    mean = (values["a"] + (values["b"] + values["c"]) / 2) / 2
+    assert content["trials"][1]["mean"]["ndcg_at_10"] == pytest.approx(mean)
+    assert content["convention"] == "ours"
+    assert "Convention: ours." in page
+    assert any(line.startswith("| forums (mean) |") for line in page.splitlines())
+    (gap,) = content["comparisons"]
+    parts = gap["collections"]
+    expected = (parts["a"]["value"] + (parts["b"]["value"] + parts["c"]["value"]) / 2) / 2
+    assert gap["gap"]["value"] == pytest.approx(expected)
+
+
+def test_weights_of_collections_are_those_of_a_drawn_bootstrap() -> None:
+    draw, runs = np.random.default_rng(3), 4_000
+    tables = [4 * draw.standard_normal((1, n)) for n in (30, 50, 20)]
+    weights = [0.5, 0.25, 0.25]
+    drawn = sum(
+        weight * table[0][draw.integers(0, table.size, (runs, table.size))].mean(1)
+        for weight, table in zip(weights, tables, strict=True)
+    )
+    found = crossed(*tables, weights=weights)
+    assert found.value == pytest.approx(sum(w * t.mean() for w, t in zip(weights, tables, strict=True)))
+    assert (found.high - found.low) / 2 == pytest.approx(1.99 * drawn.std(), rel=0.06)
+
+
+def test_each_prefix_has_its_row_and_its_differences(tmp_path) -> None:
+    summary = write_study(tmp_path, {k: {"test": 0.5 + k / 100, "untrained": 0.2} for k in (1, 2)})
+    suite = Suite("own", ("ndcg_at_10",), tuple(Dataset(name, name) for name in SIZES), "ours")
+    whole, half = results({0: 0.0, 1: 0.1}), results({0: -0.2, 1: 0.1}, generator=5)
+    both = [
+        replace(
+            one,
+            values=one.values | {"ndcg_at_10_16": one.values["ndcg_at_10"], "ndcg_at_10_8": part.values["ndcg_at_10"]},
+            per_item=one.per_item
+            | {"ndcg_at_10_16": one.per_item["ndcg_at_10"], "ndcg_at_10_8": part.per_item["ndcg_at_10"]},
+        )
+        for one, part in zip(whole, half, strict=True)
+    ]
+    folder = EvaluationFolder(tmp_path / "evaluation")
+    page = write(folder, suite, summary, summary.trials, both).read_text()
+    assert page.count("nDCG@10 (mean) of prefixes of") == 1
+    assert "nDCG@10 8" not in page, "no table for each prefix by collection"
+    content = json.loads(folder.figures("own").read_text())
+    assert list(content["comparisons_by_size"]) == ["8", "16"]
+    short, long = (content["comparisons_by_size"][size][0]["gap"]["value"] for size in ("8", "16"))
+    assert (short, long) == (pytest.approx(0.3, abs=0.02), pytest.approx(0.1, abs=0.02))
+    assert "Differences in nDCG@10 at each prefix; Holm over 2." in page

@@ -115,6 +115,10 @@ class Config(TrainerConfig):
         return self
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.dims
+
+    @property
     def step_costs(self) -> tuple[StepCost, ...]:
         return (StepCost(self.steps, 2 * self.batch_size * self.length),)
 

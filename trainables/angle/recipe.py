@@ -26,7 +26,7 @@ from trainables.data.types import PairSet, Role
 from trainables.encoders import Prefixes, Tokens
 from trainables.evaluation import metrics, sts
 from trainables.evaluation.retrieval import Retrieval
-from trainables.evaluation.scoring import DENSE, Scorer
+from trainables.evaluation.scoring import COSINE, Scorer
 from trainables.evaluation.types import Evaluation
 from trainables.probe import extremes, spaced
 from trainables.recipe import RecipeContext, parameter_groups
@@ -58,7 +58,7 @@ def build(config: Config, context: RecipeContext) -> AngleRecipe:
 class Encoder:
     """The recipe's `trainables.recipe.Encoder`: its vectors are the longest of the prefixes, compared by cosine."""
 
-    scorer: ClassVar[Scorer] = DENSE
+    scorer: ClassVar[Scorer] = COSINE
     statistics: ClassVar[None] = None
     model: SentenceEncoder
     tokenizer: Any

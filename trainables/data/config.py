@@ -84,6 +84,9 @@ class EvaluationData(Section):
     """A second collection, whose queries are the test queries; without one those of `source` are split."""
     qrels_split: Text = "test"
     """Which qrels file of a BEIR folder: `qrels/<qrels_split>.tsv`."""
+    drop_own_id: bool = False
+    """A document with the query's own id is no result, as in BEIR's own scripts: for collections such as ArguAna, whose
+    queries are documents too. Elsewhere equal ids may mean nothing."""
     validation_fraction: OpenFraction = 0.35
     """Share of the queries of `source` that are validation queries, where there is no `test_source`."""
     bm25: bool = True
@@ -145,6 +148,9 @@ class RetrievalData(Section):
     """None for no retrieval, else `embedded`, `ir_datasets:ID` or a folder in BEIR layout."""
     qrels_split: Text = "test"
     """Which qrels file of a BEIR folder: `qrels/<qrels_split>.tsv`."""
+    drop_own_id: bool = False
+    """A document with the query's own id is no result, as in BEIR's own scripts: for collections such as ArguAna, whose
+    queries are documents too. Elsewhere equal ids may mean nothing."""
     validation_fraction: OpenFraction = 0.35
     """Share of the queries that are validation queries."""
     max_documents: PositiveInt | None = None
@@ -160,6 +166,7 @@ class RetrievalData(Section):
         return EvaluationData(
             source=self.source,
             qrels_split=self.qrels_split,
+            drop_own_id=self.drop_own_id,
             validation_fraction=self.validation_fraction,
             max_documents=self.max_documents,
             bm25=False,

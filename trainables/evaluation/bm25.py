@@ -41,11 +41,13 @@ def tokens(text: str) -> list[str]:
     return [part.lower() for word in _WORD.findall(normal) for part in _CASE.split(word)]
 
 
-def bm25(collection: Collection, query_ids: Sequence[str], stop_words: StopWords = "english") -> Evaluation:
+def bm25(
+    collection: Collection, query_ids: Sequence[str], stop_words: StopWords = "english", drop_own_id: bool = False
+) -> Evaluation:
     """`metrics.METRICS` of BM25 on the given queries (Robertson & Zaragoza 2009; Lucene's form and defaults).
 
-    `stop_words` names one of the library's lists. Documents without a word of the query are not results. Equal
-    scores are ordered as the documents are.
+    `stop_words` names one of the library's lists. Documents without a word of the query are not results, nor, with
+    `drop_own_id`, one with the query's own id. Equal scores are ordered as the documents are.
     """
     import bm25s
     from bm25s.tokenization import Tokenizer
@@ -66,8 +68,9 @@ def bm25(collection: Collection, query_ids: Sequence[str], stop_words: StopWords
     for query, known in zip(query_ids, asked, strict=True):
         scores = index.get_scores(known) if known else np.zeros(len(ids), dtype=np.float32)
         matching = np.flatnonzero(scores)
-        best = matching[np.argsort(-scores[matching], kind="stable")[:DEPTH]]
-        run[query] = [(ids[position], float(scores[position])) for position in best]
+        best = matching[np.argsort(-scores[matching], kind="stable")[: DEPTH + drop_own_id]]
+        found = [(ids[position], float(scores[position])) for position in best]
+        run[query] = [hit for hit in found if not (drop_own_id and hit[0] == query)]
     return evaluate(run, {query: collection.qrels[query] for query in query_ids})
 
 

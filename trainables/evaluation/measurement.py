@@ -31,6 +31,8 @@ class Counting:
     """Whether a document with the query's own id can be a result."""
     relevant: int = 1
     """The lowest grade that MRR and recall call relevant; nDCG has its gains from all grades."""
+    sizes: tuple[int, ...] = ()
+    """Prefixes of the vectors that are measured too, ascending; the last one is the whole vector."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class Measurement:
         counting = self.counting
         return json_digest(
             [self.trainer, self.config, self.model_identity, self.corpus.identity, self.topics.identity,
-             counting.metrics, counting.own_id, counting.relevant, self.precision]
+             counting.metrics, counting.own_id, counting.relevant, self.precision, *counting.sizes]
         )  # fmt: skip
 
 

@@ -39,6 +39,15 @@ def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str] = METRICS) -> Evalua
     return Evaluation(values, per_item)
 
 
+def at_size(metric: str, size: int) -> str:
+    """The name of a metric that is measured with prefixes of vectors.
+
+    >>> at_size("ndcg_at_10", 32)
+    'ndcg_at_10_32'
+    """
+    return f"{metric}_{size}"
+
+
 def declared(metrics: Sequence[str] = METRICS) -> dict[str, Metric]:
     """What a recipe that is measured by these says of them; ValueError as `evaluate`.
 

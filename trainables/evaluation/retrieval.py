@@ -30,7 +30,7 @@ BLOCK = 256
 that a score depends neither on the number of workers nor on what else is evaluated."""
 
 DEPTH = 100
-"""Documents kept for each query."""
+"""Documents that the metrics look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,7 @@ class Retrieval:
         """Read the collections that `data` names; ValueError where one cannot be read, as `evaluation_sets` raises
         it."""
         self.sets = evaluation_sets(data, cache)
+        self.drop_own_id = data.drop_own_id
 
     @property
     def description(self) -> dict[str, Any]:
@@ -107,7 +108,7 @@ class Retrieval:
         """
         results: dict[Split, Evaluation] = {}
         for group in _sharing_documents({split: self.sets[split] for split in splits}):
-            results |= _evaluate(group, encode_queries, encode_documents, statistics, scorer)
+            results |= _evaluate(group, encode_queries, encode_documents, statistics, scorer, self.drop_own_id)
         return {split: results[split] for split in splits}
 
 
@@ -124,6 +125,7 @@ def _evaluate(
     encode_documents: Encode,
     statistics: VectorStatistics | None,
     scorer: Scorer,
+    drop_own_id: bool,
 ) -> dict[Split, Evaluation]:
     """Metrics of the splits that share one collection."""
     collection: Collection = next(iter(sets.values())).collection
@@ -142,12 +144,16 @@ def _evaluate(
                 totals.append(total(statistics, encoded))
             yield positions, encoded
 
-    scores, positions = top_k(scorer.joined(list(vectors.values())), blocks(), DEPTH, scorer)
+    scores, positions = top_k(scorer.joined(list(vectors.values())), blocks(), DEPTH + drop_own_id, scorer)
     ids = list(collection.documents)
     ranked = iter(zip(scores.tolist(), positions.tolist(), strict=True))
     runs = {
         split: {
-            query: [(ids[p], s) for s, p in zip(*next(ranked), strict=True) if s > 0 or not scorer.matching_only]
+            query: [
+                (ids[p], s)
+                for s, p in zip(*next(ranked), strict=True)
+                if (s > 0 or not scorer.matching_only) and not (drop_own_id and ids[p] == query)
+            ]
             for query in part.query_ids
         }
         for split, part in sets.items()

@@ -3,6 +3,7 @@
 | scorer | vectors as encoded | score | on disk |
 |---|---|---|---|
 | `DENSE` | tensor (texts, dim) | inner product | the matrix, row after row |
+| `COSINE` | tensor (texts, dim) of length 1, whose prefixes are vectors too | inner product | as `DENSE` |
 | `SPARSE` | tensor (texts, dim), most of it 0 | inner product; only above 0 is a result | CSR |
 | `MAX_SIM` | `Ragged`, any number for a text | sum of the query's largest inner products | one after the other |
 
@@ -103,6 +104,10 @@ class Scorer(Generic[Vectors]):
         """Scores of every query and document, (queries, documents) float32, on the device of the vectors."""
         raise NotImplementedError
 
+    def prefix(self, vectors: Vectors, size: int) -> Vectors:
+        """The vectors that the first `size` coordinates are; TypeError where vectors are not made for that."""
+        raise TypeError(f"vectors of the kind {self.name!r} have no prefixes that mean anything")
+
     def arrays(self, vectors: Vectors, precision: Precision) -> dict[str, np.ndarray]:
         """File -> what is appended to it; ValueError where a finite number is too large for float16."""
         raise NotImplementedError
@@ -142,6 +147,13 @@ class InnerProduct(Scorer[torch.Tensor]):
 
     def block(self, take: Take, rows: int, dim: int, precision: Precision) -> torch.Tensor:
         return _float32(take("values.bin", _type(precision), rows * dim)).view(rows, dim)
+
+
+class Cosine(InnerProduct):
+    """Vectors of length 1 from an encoder that was trained on prefixes as well (MRL, arXiv 2205.13147)."""
+
+    def prefix(self, vectors: torch.Tensor, size: int) -> torch.Tensor:
+        return torch.nn.functional.normalize(vectors[:, :size], dim=1)
 
 
 class SparseInnerProduct(InnerProduct):
@@ -221,7 +233,7 @@ class MaxSim(Scorer[Ragged]):
         return self.scores(queries, documents.to(queries.values.device))
 
 
-DENSE, SPARSE, MAX_SIM = InnerProduct(), SparseInnerProduct(), MaxSim()
+DENSE, COSINE, SPARSE, MAX_SIM = InnerProduct(), Cosine(), SparseInnerProduct(), MaxSim()
 
 
 def _pieces(vectors: Ragged, limit: int) -> Iterator[tuple[slice, Ragged]]:

@@ -68,7 +68,8 @@ class ShardSearch:
             / f"{corpus.name.replace('/', '-')}-{corpus.identity[:12]}"
             / f"{measurement.model_identity[:12]}-{json_digest(self.binding)[:12]}"
         )
-        hits_file(self.folder, measurement, 0).parent.mkdir(parents=True, exist_ok=True)
+        for size in searched(measurement):
+            hits_file(self.folder, measurement, 0, size).parent.mkdir(parents=True, exist_ok=True)
         self._vectors = self._encoded_queries(_queries_folder(self.folder, measurement.topics.queries))
 
     @torch.inference_mode()
@@ -77,19 +78,22 @@ class ShardSearch:
 
         Returns whether documents had to be encoded.
         """
-        place, hits = _shard_folder(self.folder, shard), hits_file(self.folder, self.measurement, shard)
+        place, queries = _shard_folder(self.folder, shard), len(self.measurement.topics.queries)
+        hits = {size: hits_file(self.folder, self.measurement, shard, size) for size in searched(self.measurement)}
         start, stop = self.measurement.bounds(shard)
-        if place.is_dir() and read_hits(hits, len(self.measurement.topics.queries)) is not None:
+        if place.is_dir() and all(read_hits(path, queries) is not None for path in hits.values()):
             return False
         manifest, encoded = _made(place, self.binding | {"start": start, "stop": stop}, self._encode(start, stop))
         scorer = self.encoder.scorer
-        scored = (
-            (positions, scorer.kept_scores(self._vectors, vectors))
-            for positions, vectors in blocks(place, scorer, Layout(**manifest["layout"]))
-        )
-        keys = best_of(scored, len(self.measurement.topics.queries), self.measurement.depth).keys
-        with replacing(hits) as aside, aside.open("wb") as file:
-            np.save(file, keys.cpu().numpy())
+        for size, path in hits.items():
+            asked = self._vectors if size is None else scorer.prefix(self._vectors, size)
+            scored = (
+                (positions, scorer.kept_scores(asked, vectors if size is None else scorer.prefix(vectors, size)))
+                for positions, vectors in blocks(place, scorer, Layout(**manifest["layout"]))
+            )
+            keys = best_of(scored, queries, self.measurement.depth).keys
+            with replacing(path) as aside, aside.open("wb") as file:
+                np.save(file, keys.cpu().numpy())
         return encoded
 
     def _encode(self, start: int, stop: int) -> Callable[[Path], dict[str, Any]]:
@@ -158,9 +162,17 @@ def read_hits(path: Path, queries: int) -> torch.Tensor | None:
     return torch.from_numpy(keys) if keys.dtype == np.int64 and len(keys) == queries else None
 
 
-def hits_file(folder: Path, measurement: Measurement, shard: int) -> Path:
-    """Where the best documents of a shard are kept, in the folder of a measurement."""
-    asked = json_digest([list(measurement.topics.queries.items()), measurement.depth])
+def searched(measurement: Measurement) -> tuple[int | None, ...]:
+    """What is searched with: whole vectors, None, and their prefixes of these sizes."""
+    return (None, *measurement.counting.sizes[:-1])
+
+
+def hits_file(folder: Path, measurement: Measurement, shard: int, size: int | None = None) -> Path:
+    """Where the best documents of a shard are kept, in the folder of a measurement: those that whole vectors find, or
+    prefixes of a `size`."""
+    asked = json_digest(
+        [list(measurement.topics.queries.items()), measurement.depth, *([] if size is None else [size])]
+    )
     return folder / f"hits-{asked[:12]}" / f"{shard:05d}.npy"
 
 

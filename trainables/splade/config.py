@@ -36,6 +36,9 @@ class CollapseLimits(Section):
     """A document vector with more than this share of the vocabulary active is dense."""
     explosion: PositiveFinite = 10.0
     """Scores that have grown by this factor since the start, with a loss above chance, count as exploding."""
+    high_start: PositiveFinite = 20.0
+    """A loss that starts above this many times chance, as with a head of large weights, comes down before anything
+    ranks or gets sparse: until the deadline its fall is progress, and that of FLOPS is while all terms are active."""
 
 
 class HeadConfig(TrainerConfig):

@@ -55,12 +55,17 @@ def rules(config: Config, vocabulary: int) -> tuple[Rule, ...]:
             f"with a contrastive loss of {loss:.4g} against {chance:.4g} of a model that guesses"
         )
 
+    def high_start(history: History) -> bool:
+        return history.first("contrastive", window) > limits.high_start * _chance(history, window)
+
     def false_progress(history: History) -> str | None:
         """Stops a run whose loss falls only because the scores shrink, while the ranking stays a matter of chance."""
         if history.done < max(3 * window, grace):
             return None
         start, now = history.first("contrastive", window), history.typical("contrastive", window)
         if now > FALLING * start or collapse.ranks(history, window, config.batch_size):
+            return None
+        if history.done < deadline and high_start(history) and trend(history, "contrastive", window).falls():
             return None
         return (
             f"false progress: the contrastive loss fell from {start:.4g} to {now:.4g}, but the positive ranks first "
@@ -74,6 +79,9 @@ def rules(config: Config, vocabulary: int) -> tuple[Rule, ...]:
             return None
         active = trend(history, "active_document", window)
         if active.now <= limits.dense_share * vocabulary or not active.stays(SPARSIFYING):
+            return None
+        # Large weights shrink for long before the first of them is 0.
+        if high_start(history) and not trend(history, "flops_document", window).stays():
             return None
         return (
             f"document vectors are dense and get no sparser: {active.now:.0f} of {vocabulary} terms active after "
