@@ -52,7 +52,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--keep", type=kept, default=FEW, metavar="N",
         help=f"keep the models of the N best trials of each group (default: {FEW}), of those that nothing surpasses at "
-        "their cost, of controls, of arms of a paired design and of what confirms; 'all' removes nothing. Results and logs stay anyway",
+        "their cost, of controls, of arms of a paired design and of what confirms; 'all' removes nothing. Results and "
+        "logs stay anyway",
     )  # fmt: skip
     parser.add_argument("--ledger", metavar="URL", help="Optuna storage (default: $STUDY_LEDGER, else SQLite)")
     parser.add_argument(
