@@ -47,8 +47,8 @@ def test_a_folder_tells_its_shape(tmp_path) -> None:
 def test_step_costs_follow_the_stages() -> None:
     config = study_of("retromae_mask_search", "paper").config
     assert config.step_costs == (
-        StepCost(450_000, 256 * 512, projected=round(1.3 * 256 * 512)),
-        StepCost(50_000, 128 * (64 + 144 * 2)),
+        StepCost(300_000, 256 * 512, projected=round(1.3 * 256 * 512)),
+        StepCost(4_912, 1_024 * (32 + 144 * 2)),
     )
 
 

@@ -149,6 +149,15 @@ def test_a_collection_with_fewer_documents_looks_the_judged_ones_up(published):
     assert list(sets["test"].collection.documents) == ["d2", "d3", "d4"]
 
 
+def test_documents_as_texts(published):
+    source = f"ir_datasets:{published}"
+    held, streamed = text_set(TextData(source=source, limit=4)), text_set(TextData(source=source, streaming=True))
+    assert held.held == ["first passage", "second", "third", "fourth"]
+    assert streamed.texts(1, 3, seed=0) == ["fourth", "fifth", "first passage"]
+    with pytest.raises(ValueError, match="ir_datasets has no id 'no-such-corpus'"):
+        text_set(TextData(source="ir_datasets:no-such-corpus"))
+
+
 def test_an_id_without_qrels_is_refused(published):
     with pytest.raises(ValueError, match="has docs, queries, docpairs but no qrels"):
         evaluation_sets(EvaluationData(source=f"ir_datasets:{published}/pairs"))

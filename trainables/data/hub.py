@@ -55,6 +55,18 @@ def ir_datasets_collection(id: str, data: EvaluationData) -> Collection:
     return assemble.collection(id, documents, queries_of(dataset), dataset.qrels_dict(), data.max_documents, lookup)
 
 
+def ir_datasets_texts(id: str) -> Iterator[str]:
+    """The documents of an `ir_datasets` id in its order, as their text; one may be blank.
+
+    ValueError where the id is unknown or has no documents.
+    """
+    dataset = ir_dataset(id, ("docs",))
+    return (
+        assemble.text(document.default_text(), f"ir_datasets:{id}, document {document.doc_id!r}")
+        for document in dataset.docs_iter()
+    )
+
+
 def queries_of(dataset: Any) -> dict[str, str]:
     """Id -> text of each query, which may be blank."""
     return {
