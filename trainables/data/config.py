@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import PositiveInt, model_validator
+from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from trainables.config import Finite, OpenFraction, Section
 from trainables.places import CollectionSource, ExampleSource, PairSource, Text, TextSource
@@ -99,6 +99,21 @@ class FurtherText(Section):
         return TextData.model_validate(self.model_dump(exclude={"share"}) | {"packed": packed})
 
 
+class Pool(Section):
+    """A part of a large collection, drawn by seed and ids: so many queries, the documents that are judged or hard for
+    them, and others."""
+
+    queries: PositiveInt
+    """Queries with a relevant document; all where there are fewer."""
+    documents: PositiveInt = 100_000
+    """Documents in all."""
+    hard: NonNegativeInt = 0
+    """Of each query so many of the highest documents in the run that comes with the collection, such as the BM25
+    candidates of MS MARCO."""
+    seed: NonNegativeInt = 0
+    """Another one draws other queries and documents."""
+
+
 class EvaluationData(Section):
     """The collection that validation and test queries come from.
 
@@ -123,8 +138,20 @@ class EvaluationData(Section):
     """Measure BM25 on the same queries for comparison; its index is held in memory."""
     bm25_stop_words: StopWords = "english"
     """Words that BM25 leaves out: the list of the package `bm25s` for this language."""
+    pool: Pool | None = None
+    """Take a part of `source`, which must be an `ir_datasets:ID`; None takes all of it."""
     max_documents: PositiveInt | None = None
     """Keep the judged documents and fill up to this many with others, in the source's order."""
+
+    @model_validator(mode="after")
+    def _pooled(self) -> EvaluationData:
+        if self.pool is None:
+            return self
+        if not self.source.startswith("ir_datasets:"):
+            raise ValueError(f"pool is given, but source is {self.source!r}; a pool is drawn of ir_datasets:ID")
+        if self.max_documents is not None:
+            raise ValueError(f"max_documents={self.max_documents} beside a pool, which has pool.documents; give one")
+        return self
 
 
 class PairData(Section):
