@@ -80,6 +80,8 @@ class StepCost:
     tokens: int
     projected: int = 0
     """Tokens of the step whose states are projected onto the vocabulary."""
+    layers: int = 0
+    """Layers besides the backbone's, each as large as one of its own, that the tokens go through."""
 
 
 class TrainerConfig(Section):
