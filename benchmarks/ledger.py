@@ -274,7 +274,7 @@ def main() -> int:
     if options.reopen:
         reopen(StudyFolder(options.reopen), options.trials)
         return 0
-    with tempfile.TemporaryDirectory(prefix="ledger-", dir=Path.cwd()) as made, answering_in(MLFLOW_S) as tracking:
+    with tempfile.TemporaryDirectory(prefix="ledger-") as made, answering_in(MLFLOW_S) as tracking:
         place = Path(made)
         long, empty = StudyFolder(place / "long"), StudyFolder(place / "empty")
         finished(long, LONG_TRIALS)

@@ -5,6 +5,7 @@ change with its length. Interleaved, they are its even coordinates, and every pr
 ones. Both arms start from the same weights and see the same pairs in the same order, seed by seed.
 """
 
+from study.confirmation import Confirm
 from study.spec import Budget, Objective, Power, Pruner, Resources, Study
 from trainables.angle.config import Config
 from trainables.config import Optimiser
@@ -95,6 +96,8 @@ STUDY = {
                 update={"backbone": "cl-nagoya/ruri-v3-130m", "dims": (32, 64, 128, 256, 512)}
             ),
             "replicates": 5,
+            # Ten fresh seeds of both arms: as many as it takes for a test at each of five sizes.
+            "confirm": Confirm(finalists=2, seeds=10),
             "resources": Resources(cpus_per_worker=4, gpus_per_worker=1),
         }
     ),

@@ -5,9 +5,10 @@ and the first logits are so large that training never recovers; too large and th
 to start from.
 """
 
+from study.confirmation import Confirm
 from study.spec import Budget, Group, Objective, Power, Pruner, Resources, Study
 from trainables.config import Optimiser
-from trainables.data.config import EvaluationData, TrainData
+from trainables.data.config import EvaluationData, Pool, TrainData
 from trainables.splade.config import Config
 
 QUESTION = "Which rescale factor k makes this encoder trainable as SPLADE?"
@@ -72,8 +73,11 @@ STUDY = {
         config=Config(
             backbone="answerdotai/ModernBERT-base",
             train=TrainData(source="ir_datasets:msmarco-passage/train/triples-small"),
+            # BM25's candidates stay in the pool, so that a model must tell them from the relevant passage.
             evaluation=EvaluationData(
-                source="ir_datasets:nano-beir/msmarco", test_source="ir_datasets:beir/scifact/test"
+                source="ir_datasets:msmarco-passage/dev/small",
+                pool=Pool(queries=1_000, documents=100_000, hard=50),
+                test_source="ir_datasets:beir/scifact/test",
             ),
             hard_negatives=1,
             query_length=64,
@@ -96,6 +100,7 @@ STUDY = {
         pruner=Pruner(kind="successive_halving", first_step=15_000),
         budget=Budget(trials=7),
         resources=Resources(cpus_per_worker=4, gpus_per_worker=1),
+        confirm=Confirm(finalists=3, seeds=5),
         # Assumed until it is measured: nDCG@10 of two models differs by 0.3 from query to query.
         power=Power(
             items=300,

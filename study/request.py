@@ -12,6 +12,7 @@ from typing import Any
 
 from study import confirmation, profiles, spec
 from study.ledger import inputs
+from study.ledger.retention import FEW
 from study.ledger.space import check_settings, explore
 from trainables import overrides
 from trainables.arguments import command
@@ -48,6 +49,12 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--checkpoints", metavar="URI", help="object store for checkpoints, s3://... (default: in the storage folder)"
     )
+    parser.add_argument(
+        "--keep", type=kept, default=FEW, metavar="N",
+        help=f"keep the models of the N best trials of each group (default: {FEW}), of those that nothing surpasses at "
+        "their cost, of controls, of arms of a paired design and of what confirms; 'all' removes nothing. Results and "
+        "logs stay anyway",
+    )  # fmt: skip
     parser.add_argument("--ledger", metavar="URL", help="Optuna storage (default: $STUDY_LEDGER, else SQLite)")
     parser.add_argument(
         "--tracking-uri", metavar="URI",
@@ -78,6 +85,15 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the summary as JSON on standard output at the end")
     return parser
+
+
+def kept(given: str) -> int | None:
+    """The value of `--keep`: a number of trials, or None for all of them; ValueError for anything else."""
+    if given == "all":
+        return None
+    if not given.isdecimal() or not int(given):
+        raise argparse.ArgumentTypeError(f"{given!r} is no number of trials from 1 on; 'all' keeps the models of all")
+    return int(given)
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ def _plan(launch: Launch, options: argparse.Namespace) -> str:
     here = cards.outlook(launch.study.resources, cards.visible()) if options.address is None else None
     return plan(
         launch.name, launch.profile, launch.study, launch.destinations, found.outlook, found.inputs.moves,
-        found.fruitless, here,
+        found.fruitless, here, options.keep,
     )  # fmt: skip
 
 
@@ -334,6 +334,7 @@ class Session:
             moves=self.before.moves,
             label=self.options.label,
             system_metrics=self.options.system_metrics,
+            keep=self.options.keep,
         )
         known = moved.as_begun(self.study, self.before)
         actor = engine.open_ledger(self.name, self.profile, known, self.destinations, options)

@@ -51,7 +51,7 @@ class Recorded:
 
 
 def record(folder: Path) -> Recorded:
-    """Make the study where `study.run` does in `folder`, with MLflow's store beside it."""
+    """Make the study where `study.run` does in `folder`, with MLflow's store beside it, which may be there already."""
     storage, tracking = folder / "studies" / NAME, sqlite_uri(folder / "studies" / "mlflow.db")
     model = storage / "model"
     model.mkdir(parents=True)

@@ -165,6 +165,12 @@ def step_folders(folder: Path) -> list[Path]:
     return sorted((path for path in folder.glob(f"{_STEP}*") if path.is_dir()), reverse=True)
 
 
+def empty(folder: Path) -> None:
+    """Remove the checkpoints and the models of a replicate; its result stays. Nobody may be writing there."""
+    for made in (*step_folders(folder), *folder.glob(MODEL), *folder.glob(f"{MODEL}-*")):
+        shutil.rmtree(made)
+
+
 def manifests(folder: Path) -> list[Path]:
     """The manifests of the checkpoints in a replicate's folder."""
     return [path for path in (step / MANIFEST for step in step_folders(folder)) if path.exists()]

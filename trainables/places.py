@@ -196,7 +196,11 @@ EXAMPLES = Place(
     _examples,
     kinds=("ir_datasets", "datasets"),
 )
-TEXTS = Place(f"embedded, datasets:NAME[:CONFIG] or a path to .txt, {_FILE}", _texts, kinds=("datasets",))
+TEXTS = Place(
+    f"embedded, ir_datasets:ID, datasets:NAME[:CONFIG] or a path to .txt, {_FILE}",
+    _texts,
+    kinds=("ir_datasets", "datasets"),
+)
 PAIRS = Place(
     f"embedded, stsb:FILE, datasets:NAME[:CONFIG] or a path to {_FILE}", _examples, kinds=("stsb", "datasets")
 )

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainables.checkpoints import KEEP, Checkpoints, StaleAttempt, problem_of, read, whole_result
+from trainables.checkpoints import KEEP, MODEL, Checkpoints, StaleAttempt, problem_of, read, whole_result
 from trainables.digests import text_digest
 from trainables.object_store import ObjectStore
 
@@ -127,6 +127,14 @@ class StoredCheckpoints(Checkpoints):
         newest = max(map(int, begun), default=0)
         if newest > self.attempt:
             raise StaleAttempt(f"attempt {self.attempt} at {self.store.uri} was superseded by attempt {newest}")
+
+
+def empty_store(uri: str) -> None:
+    """Remove what an object store has of the checkpoints and the models of a replicate; its result stays."""
+    store = ObjectStore(uri)
+    for name in store.folders():
+        if name.startswith(("step-", MODEL)):
+            store.remove(name)
 
 
 @contextmanager

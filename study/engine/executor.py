@@ -11,6 +11,7 @@ import math
 import os
 import shutil
 import socket
+import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -68,6 +69,8 @@ LOOK_EVERY_S = 1.0
 """How often the room of the cluster is looked up, and a ledger that has no trial is asked again."""
 
 
+SWITCH_S = 0.0005
+"""How long a thread of the ledger's process computes before another one may, in seconds."""
 SOCKET_BYTES = 107
 """Linux's limit for the path of a Unix socket."""
 BELOW = len("/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
@@ -237,6 +240,8 @@ class LedgerActor(Ledger):
 
     def __init__(self) -> None:
         """Make an actor whose ledger is not open yet."""
+        # The tracker's thread may compute for as long as this while a report waits.
+        sys.setswitchinterval(SWITCH_S)
 
     def open(self, *arguments: Any) -> None:
         Ledger.__init__(self, *arguments)

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from study.engine.leftovers import clear
 from study.protocol.folder import StudyFolder, TrialFolder, stored_replicate
 from study.protocol.messages import ActorName, Assignment, GangSetting, Outcome, Trouble
 from study.protocol.states import ReplicateState
@@ -120,6 +121,9 @@ def work(config: dict[str, Any]) -> None:
         if kind is None:
             failed = _what_failed(error, begun)
             answer(lambda: ledger.finish.remote(number, begun.attempt, None, failed))
+            if world_size == 1:
+                # Other ranks may be writing still: what these leave is the next gang's to remove.
+                clear(ledger)
         else:
             node = ray.get_runtime_context().get_node_id() if kind == Fault.NODE else None
             trouble = Trouble(kind, told(error, 500), node)
@@ -130,6 +134,7 @@ def work(config: dict[str, Any]) -> None:
         return
     if rank == 0:
         answer(lambda: ledger.finish.remote(number, begun.attempt, outcome))
+        clear(ledger)
 
 
 def _what_failed(error: Exception, begun: Assignment) -> str:

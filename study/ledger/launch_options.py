@@ -21,6 +21,8 @@ class LaunchOptions:
     """Where inputs are now that the study was begun with elsewhere."""
     system_metrics: bool = False
     """Whether trials report what they take of their machines."""
+    keep: int | None = None
+    """Best trials of each group that keep their models, see `ledger/retention.py`; None keeps those of all trials."""
     label: str | None = None
     """What people call the study; None keeps what it was called, or makes a name that no other study has."""
     head: Holder | None = None

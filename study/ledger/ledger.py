@@ -31,12 +31,13 @@ from study.ledger.moved import as_now
 from study.ledger.optuna_study import open_study
 from study.ledger.queue import Queue
 from study.ledger.records import Records
+from study.ledger.retention import Retention
 from study.ledger.summaries import Summaries
 from study.ledger.trial_record import Replicate, TrialRecord
 from study.ledger.trials import Trials
 from study.ledger.view import View
 from study.protocol.destinations import Destinations
-from study.protocol.messages import Assignment, Conclusion, HandOut, Outcome, Standing, Trouble
+from study.protocol.messages import Assignment, Conclusion, HandOut, Leftover, Outcome, Standing, Trouble
 from study.protocol.states import ReplicateState, StudyStatus, TrialState
 from study.protocol.summary import StudySummary, Tracking
 from study.spec import Study
@@ -88,6 +89,7 @@ class Ledger:
             self._trials = Trials(self._optuna, study, destinations)
             self._rows = self._trials.rows
             self._queue = Queue(self._optuna, study, self._trials)
+            self._retention = Retention(study, self._trials, storage, options.keep)
             identity.take(storage, self.id, self._rows)
             self.journal = Journal(storage.journal, storage.marks)
             # From here on they stay until `close`.
@@ -349,6 +351,16 @@ class Ledger:
         self._failed, self._last_failure = (self._failed + 1 if failed else 0), f"trial {number}: {row.reason}"
         self._changed()
         return row.state
+
+    def surplus(self) -> list[Leftover]:
+        """What trials that have ended have left and the study does not keep, for the gang that asks to remove."""
+        return [] if self._deposed() else self._retention.surplus()
+
+    def emptied(self, number: int) -> None:
+        """A gang has removed what `surplus` named of a trial."""
+        if not self._deposed():
+            self._trials.empty(number)
+            self._changed()
 
     def _leave_open(self, row: TrialRecord) -> TrialState:
         """The trial's gang is gone, and it can be handed out again."""

@@ -125,8 +125,10 @@ def front(rows: Iterable[TrialRecord], objectives: Sequence[Objective]) -> list[
     values = {
         row.number: [row.values[o.name] * (1 if o.direction == "maximize" else -1) for o in objectives] for row in rows
     }
-
-    def surpassed(one: list[float]) -> bool:
-        return any(other != one and all(map(ge, other, one)) for other in values.values())
-
-    return sorted(number for number, found in values.items() if not surpassed(found))
+    # Whoever surpasses a trial comes before it, and is on the front or surpassed by one there.
+    found: list[int] = []
+    for number in sorted(values, key=values.__getitem__, reverse=True):
+        one = values[number]
+        if not any(values[other] != one and all(map(ge, values[other], one)) for other in found):
+            found.append(number)
+    return sorted(found)

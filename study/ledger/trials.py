@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import optuna
@@ -13,12 +14,15 @@ from study.confirmation import Decision, Finalists, Searched, winner
 from study.ledger.groups import CONFIRMS, GROUP, alone, places
 from study.ledger.optuna_study import DECISION, Refused, importances
 from study.ledger.trial_record import TrialRecord, front
-from study.private_names import show_constraint, storage_id
+from study.private_names import show_constraint, storage_id, storage_of
 from study.protocol.destinations import Destinations
 from study.protocol.folder import stored_model, stored_trial
 from study.protocol.states import ReplicateState, TrialState
 from study.spec import Study
 from trainables.config import TrainerConfig
+
+EMPTIED = "emptied"
+"""Attribute of the Optuna study, see `Trials.emptied`."""
 
 
 class Trials:
@@ -38,6 +42,13 @@ class Trials:
         self._ids = {trial.number: storage_id(trial) for trial in trials}
         self._replaced = {t.user_attrs["retry_of"] for t in trials if "retry_of" in t.user_attrs}
         """Numbers of failed trials that have one in their place, be it only in the queue."""
+
+        self._shown: dict[int, dict[str, str | None]] = {}
+        """Trial -> its state and reason as Optuna has them."""
+        self.emptied: set[int] = set()
+        """Trials whose models and checkpoints were removed; Optuna's own trials cannot be written to once they end."""
+        for number in study.user_attrs.get(EMPTIED, ()):
+            self._forget(number)
 
     def begun(self) -> list[optuna.trial.FrozenTrial]:
         """Optuna's trials but those that only wait in its queue."""
@@ -138,12 +149,17 @@ class Trials:
 
     def store(self, row: TrialRecord) -> None:
         """Write the trial's row, and for those who look at Optuna's trials its state and its reason."""
-        trial = self.trial(row.number)
-        trial.set_user_attr("row", _finite(asdict(row)))
+        # An `optuna.Trial` would read all of the trial first.
+        write = partial(storage_of(self._optuna).set_trial_user_attr, self._id_of(row.number))
+        write("row", _finite(asdict(row)))
         told = {"state": str(row.state), "reason": row.reason}
+        if row.number not in self._shown:
+            attributes = self.frozen(row.number).user_attrs
+            self._shown[row.number] = {key: attributes.get(key) for key in told}
         for key, value in told.items():
-            if trial.user_attrs.get(key) != value:
-                trial.set_user_attr(key, value)
+            if self._shown[row.number][key] != value:
+                write(key, value)
+                self._shown[row.number][key] = value
 
     def tell(self, row: TrialRecord) -> None:
         """End the trial in Optuna, if it has not ended there yet."""
@@ -161,6 +177,15 @@ class Trials:
             self._optuna.tell(trial, [row.values[o.name] for o in self._spec.objectives])
         else:
             self._optuna.tell(trial, state=optuna.trial.TrialState.PRUNED if learnt else optuna.trial.TrialState.FAIL)
+
+    def empty(self, number: int) -> None:
+        """Put on record that the models and checkpoints of a trial were removed."""
+        self._optuna.set_user_attr(EMPTIED, sorted(self.emptied | {number}))
+        self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        self.emptied.add(number)
+        self.rows[number] = replace(self.rows[number], checkpoint=None)
 
     def enqueue_failed(self) -> None:
         """Put the parameters of failed trials back in the queue; the failed ones stay on record. Once the search is

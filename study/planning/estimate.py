@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from study.ledger.retention import most_kept
 from study.spec import Study
 from trainables import overrides
 from trainables.config import TrainerConfig
@@ -19,8 +20,9 @@ HELD = 16
 """Bytes of a parameter in a GPU's memory: the weight, two moments and the gradient in float32."""
 
 
-def estimate(study: Study) -> list[str]:
-    """Lines for a plan: (name, text) aligned as `--dry-run` prints them; says so where nothing can be estimated."""
+def estimate(study: Study, keep: int | None = None) -> list[str]:
+    """Lines for a plan: (name, text) aligned as `--dry-run` prints them; says so where nothing can be estimated. `keep`
+    is how many best trials of each group keep their models, None keeps all."""
     points = (*study.controls, *study.points) or ({},)
     given = [overrides.apply(study.config, group | values) for group in study.groups for values in points]
     first = given[-1]
@@ -36,7 +38,7 @@ def estimate(study: Study) -> list[str]:
     kind = study.resources.accelerator if study.resources.accelerator in PEAK else ASSUMED
     hours = mean / (PEAK[kind] * UTILISATION * 3600)
     largest = max(shape.parameters for shape in shapes.values() if shape is not None)
-    models = len(first.stages) * (runs + confirming)
+    models = len(first.stages) * (most_kept(study, keep) * study.replicates + confirming)
     confirmed = f", {mean * confirming:.2g} more to confirm" if confirming else ""
     more = f", {hours * confirming:,.1f} more to confirm" if confirming else ""
     return [

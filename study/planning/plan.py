@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from study.ledger import optuna_study
+from study.ledger.retention import most_kept
 from study.ledger.space import explore
 from study.planning import power, pruning
 from study.planning.estimate import estimate
@@ -26,12 +27,13 @@ def plan(
     moves: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     fruitless: int = 0,
     cards: str | None = None,
+    keep: int | None = None,
 ) -> str:
     """What `--dry-run` prints; without an `outlook` and `cards` where ledger and trials are elsewhere.
 
     Where `destinations` name no tracking store, the head of a cluster decides on it.
     `moves` are inputs that are elsewhere now, see `ledger/moved.py`; `fruitless` is the number of failed trials of a
-    study that is begun again.
+    study that is begun again; `keep` is how many best trials of each group keep their models, None keeps all.
     """
     space = explore(study)
     first = [*study.controls, *study.points, *({} for _ in range(study.budget.trials))][: study.budget.trials]
@@ -61,7 +63,8 @@ def plan(
         *power.outlook(study),
         f"gang        {_gang(study.resources)}",
         *([f"GPUs        {cards}"] if cards else []),
-        *(estimate(study) if study.resources.gpus_per_worker else ()),
+        *(estimate(study, keep) if study.resources.gpus_per_worker else ()),
+        f"kept        {_kept(study, keep)}",
         f"storage     {destinations.storage}",
         *([f"checkpoints {destinations.checkpoints}"] if destinations.checkpoints else []),
         f"tracking    {_tracking(destinations)}",
@@ -78,6 +81,16 @@ def plan(
         settings[study.group.key] = "that of its group"
     lines += [f"  {key} = {value}" for key, value in settings.items()]
     return "\n".join(lines)
+
+
+def _kept(study: Study, keep: int | None) -> str:
+    most = most_kept(study, keep)
+    if most == study.trials:
+        return f"the models of all {most} trial(s)"
+    return (
+        f"the models of {most} of {study.trials} trials, and of those that nothing surpasses at their cost; "
+        "results and logs of all"
+    )
 
 
 def _wrapped(line: str) -> str:

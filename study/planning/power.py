@@ -86,7 +86,8 @@ class Deviations:
 def outlook(study: Study) -> list[str]:
     """Lines for a plan; ValueError where the folder of an earlier study cannot be read."""
     known = deviations(study.power)
-    lines = _paired(study, known) if study.design == "paired" else _searched(study, known)
+    lines = _paired(study, known) if study.design == "paired" else [] if study.confirm else _searched(study, known)
+    lines += _confirmed(study, known)
     if known is None:
         lines.append(
             "not known, for want of what a difference varies by between test items and between seeds, and of the "
@@ -133,6 +134,22 @@ def _searched(study: Study, known: Deviations | None) -> list[str]:
             else "that is as if seeds did not differ: what a difference varies by between them is not known"
         )  # fmt: skip
     return lines
+
+
+def _confirmed(study: Study, known: Deviations | None) -> list[str]:
+    """What the confirmation can show, from which the answer is given: the winner against all else that is confirmed."""
+    if study.confirm is None or known is None:
+        return []
+    each, seeds = study.confirmations // len(study.groups), study.confirm.seeds
+    tests, name = max(each - 1, 1), study.objectives[0].name
+    smallest = by_student(known, seeds, LEVEL / tests)
+    luck = "" if known.between_seeds is not None else ", as if seeds did not differ, of which nothing is known"
+    return [
+        f"{POWER:.0%} for a difference of {smallest:.2g} in {name} between the confirmed best and another one that is "
+        f"confirmed (Student's t over {known.items:,} items and {seeds} fresh seeds, Holm over {tests}: "
+        f"p < {LEVEL / tests:.2g}{luck})",
+        *_reported(study.power, smallest),
+    ]
 
 
 def _paired(study: Study, known: Deviations | None) -> list[str]:

@@ -16,7 +16,7 @@
     best/trial-NNNN/                      a copy of the best model, where an object store has it
     ray/                                  scratch of a launch
     evaluation/                           lock, logs and cache of full evaluations
-    evaluation/SUITE.json, SUITE.md       a suite's figures, and its page
+    evaluation/SUITE.json, .md, .svg      a suite's figures, its page, and the curves over prefixes on it
     evaluation/SUITE/DATASET/trial-NNNN-replicate-R.json
 
 On an object store trials lie below URI/ID/trials/ in the same order. The classes name places and list what is there;
@@ -158,6 +158,10 @@ class EvaluationFolder(WorkFolder):
     def page(self, suite: str) -> Path:
         """The page with the tables of a suite, for readers."""
         return self.path / f"{suite}.md"
+
+    def picture(self, suite: str) -> Path:
+        """The figure on that page, where models were measured at prefixes of their vectors."""
+        return self.path / f"{suite}.svg"
 
     def result(self, suite: str, dataset: str, trial: int, replicate: int) -> Path:
         """The file with the metrics of one replicate on one collection."""

@@ -94,6 +94,19 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Leftover:
+    """Checkpoints and models of a trial that the study does not keep, for whoever removes them."""
+
+    number: int
+    folder: str
+    """The trial's folder, in the study's storage folder."""
+    store: str | None
+    """URI of what an object store has of the trial, or None."""
+    replicates: int
+    """How many replicates it may have."""
+
+
+@dataclass(frozen=True, slots=True)
 class Conclusion:
     """What a launch has found at its end, for the study's records."""
 

@@ -144,8 +144,8 @@ class TrialSummary(_Part):
     run_id: str | None = None
     """The trial's run on the tracking server; null until the server has it."""
     checkpoint: str | None = None
-    """The finished model, or the newest checkpoint, as a path in the study's folder, or null; with `--checkpoints` the
-    URI of the model, or of the trial's folder."""
+    """The finished model, or the newest checkpoint, as a path in the study's folder, or null where there is none (any
+    more: `--keep`); with `--checkpoints` the URI of the model, or of the trial's folder."""
     retry_of: int | None = None
     """The failed trial that this one runs again, or null."""
     control: bool = False

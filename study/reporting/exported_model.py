@@ -106,5 +106,5 @@ def _source(storage: StudyFolder, trial: TrialSummary, replicate: int) -> _Sourc
         return _Source(stored_replicate(stored, replicate), stored_model(stored, replicate))
     found = storage.replicate(trial.number, replicate)
     if not found.model.is_dir():
-        raise ValueError(f"{found.model} does not exist: the model of trial {trial.number} was removed")
+        raise ValueError(f"{found.model} does not exist: the model of trial {trial.number} was removed, as --keep says")
     return _Source(str(found.path), str(found.model))

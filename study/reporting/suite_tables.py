@@ -77,6 +77,8 @@ def write(
         "comparisons_by_size": {size: [asdict(one) for one in found] for size, found in by_size.items()},
     }
     write_whole(folder.figures(suite.name), json.dumps(content, indent=2))
+    if by_size:
+        write_whole(folder.picture(suite.name), _curves(suite, summary, trials, values, list(by_size)))
     page = folder.page(suite.name)
     write_whole(page, _page(suite, summary, trials, values, compared, by_size))
     return page
@@ -192,6 +194,8 @@ def _page(
         if len(datasets) > 1:
             rows.append(["mean", *(metrics.show(metric, average[metric]) for average in averages)])
         lines += [*_table([metrics.label(metric), *heads], rows), ""]
+    if by_size:
+        lines += [f"![{metrics.label(suite.metrics[0])} by prefix]({suite.name}.svg)", ""]
     for metric in suite.metrics if by_size else ():
         rows = [
             [str(size), *(metrics.show(metric, average[at_size(metric, size)]) for average in averages)]
@@ -204,6 +208,26 @@ def _page(
         of_group = [one for one in compared if one.reference == reference]
         lines += _differences(metrics.label(suite.metrics[0]), datasets, of_group)
     return "\n".join(lines)
+
+
+def _curves(
+    suite: Suite,
+    summary: StudySummary,
+    trials: Sequence[TrialSummary],
+    values: Mapping[int, Mapping[str, Mapping[str, float]]],
+    sizes: Sequence[int],
+) -> str:
+    from study.reporting import vega
+    from study.reporting.prefix_plot import curves
+
+    metric = suite.metrics[0]
+    label = f"{DeclaredMetrics(declared(suite.metrics)).label(metric)} on {suite.name}"
+    found = {}
+    for trial in trials:
+        averages = _means(suite, values[trial.number])
+        name = f"trial {trial.number}, {at(trial, summary.parameter)}"
+        found[name] = {size: averages[at_size(metric, size)] for size in sizes}
+    return vega.svg(vega.specification(curves(label, found)))
 
 
 def _differences(metric: str, datasets: Sequence[str], compared: Sequence[Compared]) -> list[str]:

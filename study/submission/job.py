@@ -101,7 +101,7 @@ def build(options: argparse.Namespace) -> Job:
         variables=variables | provenance.git_state() | {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_S)},
         installs={kind: str(_file(kind, file)) for kind in ("pip", "uv") if (file := getattr(options, kind))},
         files=files,
-        plan=plan(asked.name, asked.profile, asked.study, destinations, outlook=None),
+        plan=plan(asked.name, asked.profile, asked.study, destinations, outlook=None, keep=options.keep),
     )
 
 

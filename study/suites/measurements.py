@@ -68,7 +68,9 @@ def plan(
             raise ValueError(f"{storage.journal} has no trial {number}: it is not the journal of this study")
         if not folders:
             where = storage.inside(storage.trial(number).every_replicate)
-            raise ValueError(f"trial {number} of {storage} has no exported model in {where}/")
+            raise ValueError(
+                f"trial {number} of {storage} has no exported model in {where}/: it made none, or --keep left it out"
+            )
         models += [(number, found.number, found.model, model_identity(found.model)) for found in folders]
     kind = trainers.module(trainer, "config").Config
     sizes = {trial.number: kind(**configs[trial.number]).sizes for trial in trials}

@@ -12,8 +12,14 @@ from safetensors.torch import load_file
 
 from benchmarks import architectures
 from tests import paper_backbones
-from trainables import encoders
+from trainables import encoders, overrides
+from trainables.data.corpora import open_corpus
+from trainables.evaluation.measurement import Counting, Measurement, model_identity
+from trainables.evaluation.merge_hits import merge_hits
+from trainables.evaluation.shards import ShardSearch
+from trainables.evaluation.suites import SUITES
 from trainables.splade.config import Config
+from trainables.splade.recipe import Encoder
 
 TEXTS = [*architectures.TEXTS, architectures.LONG]
 GTE = {"vocab_size": 500, "pad_token_id": 0}
@@ -25,6 +31,21 @@ def test_a_backbone_goes_through_the_recipe(name, tmp_path) -> None:
     paper_backbones.write(name, tmp_path / name, TEXTS)
     asked = architectures.settings(Config, tmp_path) | {"backbone": str(tmp_path / name)}
     assert architectures.attempt("splade", asked, tmp_path / "run") is None
+    config = overrides.apply(Config(), asked)
+    model = tmp_path / "run" / "model"
+    corpus, topics = open_corpus(str(tmp_path / "beir"), tmp_path / "cache")
+    for suite in (SUITES["beir18"], SUITES["nanobeir-st"]):
+        dataset = suite.datasets[0]
+        one = Measurement(
+            "splade", config.model_dump(mode="json"), model, model_identity(model), corpus, topics,
+            Counting(suite.metrics, dataset.own_id, dataset.relevant), "float32", tmp_path / "cache",
+        )  # fmt: skip
+        search = ShardSearch(one, Encoder.open(model, config, torch.device("cpu")), torch.device("cpu"))
+        assert [search.search(shard) for shard in range(one.shards)] == [suite.name == "beir18"]
+        found = merge_hits(one, search.folder).values
+        # The queries are the documents, with their ids: one convention lets each find itself.
+        assert (found["ndcg_at_10"] > 0) == dataset.own_id
+        assert found["active_document"] > 0
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])

@@ -20,7 +20,6 @@ from study.ledger.ledger import Ledger
 from study.protocol.folder import StudyFolder
 from study.reporting.results import Findings
 from study.spec import Budget, Objective, Pruner, Resources, Study
-from study.tracking.mlflow_runs import initialise
 from study.tracking.pages import Subject, figure, metric_key
 from study.tracking.tracker import Tracker
 from tests.ledgers import open_ledger
@@ -100,11 +99,9 @@ def storage(tmp_path) -> Path:
 
 
 @pytest.fixture
-def uri(tmp_path) -> str:
+def uri(tmp_path, empty_tracking) -> str:
     """A tracking store with nothing in it."""
-    place = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    initialise(place)
-    return place
+    return f"sqlite:///{shutil.copy(empty_tracking, tmp_path / 'mlflow.db')}"
 
 
 def held(uri: str) -> dict[str, dict]:

@@ -576,10 +576,14 @@ def test_a_copy_is_refused_while_the_original_is_there(folder, command) -> None:
     assert command("one.py", "--storage", "b").launched
 
 
-def test_copies_on_two_hosts_are_told_apart_by_mlflow(folder, command, monkeypatch) -> None:
+def test_copies_on_two_hosts_are_told_apart_by_mlflow(folder, command, empty_tracking, monkeypatch) -> None:
     from study.tracking.mlflow_runs import connect
 
-    here, there, tracking = folder / "here", folder / "there", f"sqlite:///{folder / 'mlflow.db'}"
+    here, there, tracking = (
+        folder / "here",
+        folder / "there",
+        f"sqlite:///{shutil.copy(empty_tracking, folder / 'mlflow.db')}",
+    )
     arguments = ("one.py", "--trials", "5", "--tracking-uri", tracking, "--storage")
     name = finished("one", here, tracking=tracking)
     shutil.copytree(here, folder / "sent")
@@ -604,12 +608,13 @@ def test_copies_on_two_hosts_are_told_apart_by_mlflow(folder, command, monkeypat
 # --- what MLflow has lost ------------------------------------------------------------------------
 
 
-def test_an_answer_at_once_needs_what_mlflow_has(folder, command) -> None:
+def test_an_answer_at_once_needs_what_mlflow_has(folder, command, empty_tracking) -> None:
     """It was given although the tracking store was another one, or empty, and the study was never sent there."""
     from study.tracking.mlflow_runs import connect
 
     tracking = f"sqlite:///{folder / 'studies' / 'mlflow.db'}"
     (folder / "studies").mkdir()
+    shutil.copy(empty_tracking, folder / "studies" / "mlflow.db")
     finished("one", folder / "studies" / "one", tracking=tracking)
     done = command("one.py")
     assert (done.code, done.launched) == (0, False)

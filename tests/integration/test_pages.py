@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -18,8 +19,11 @@ EXPERIMENT = "#/experiments/1"
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory) -> Recorded:
-    return record(tmp_path_factory.mktemp("pages"))
+def study(tmp_path_factory, empty_tracking) -> Recorded:
+    folder = tmp_path_factory.mktemp("pages")
+    (folder / "studies").mkdir()
+    shutil.copy(empty_tracking, folder / "studies" / "mlflow.db")
+    return record(folder)
 
 
 @pytest.fixture(scope="module")

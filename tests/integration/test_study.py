@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -149,12 +150,12 @@ def test_the_best_model_is_taken_away_and_trained_again_to_the_last_bit(finished
     assert told == f"{folder}/again/model has the weights of {folder}/taken to the last bit"
 
 
-def test_another_tracking_store_is_filled(finished) -> None:
+def test_another_tracking_store_is_filled(finished, empty_tracking) -> None:
     """Nothing is left to train; the answer at once was all that this command gave."""
     from mlflow.tracking import MlflowClient
 
     folder, first = finished
-    uri = f"sqlite:///{folder / 'other.db'}"
+    uri = f"sqlite:///{shutil.copy(empty_tracking, folder / 'other.db')}"
     done = run(folder, "--json", "--tracking-uri", uri)
     assert done.returncode == 0, done.stderr[-3000:]
     summary = json.loads(done.stdout)

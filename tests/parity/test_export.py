@@ -206,11 +206,11 @@ def test_onnx_names_the_packages_that_are_missing(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["splade", "angle, prefixes"])
-def test_a_model_kept_in_mlflow_gives_the_same_vectors(name, trained, tmp_path, monkeypatch) -> None:
+def test_a_model_kept_in_mlflow_gives_the_same_vectors(name, trained, tmp_path, empty_tracking, monkeypatch) -> None:
     """Opened from there, as its id or as its registered name; kept once although it was asked twice."""
     monkeypatch.chdir(tmp_path)
     trainer, _, folder, _ = trained(name)
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    uri = f"sqlite:///{shutil.copy(empty_tracking, tmp_path / 'mlflow.db')}"
     client = MlflowClient(uri)
     experiment = client.create_experiment("e", tmp_path.as_uri())
     run = client.create_run(experiment).info.run_id

@@ -47,17 +47,22 @@ def test_a_folder_tells_its_shape(tmp_path) -> None:
 def test_step_costs_follow_the_stages() -> None:
     config = study_of("retromae_mask_search", "paper").config
     assert config.step_costs == (
-        StepCost(450_000, 256 * 512, projected=round(1.3 * 256 * 512)),
-        StepCost(50_000, 128 * (64 + 144 * 2)),
+        StepCost(300_000, 256 * 512, projected=round(1.3 * 256 * 512)),
+        StepCost(4_912, 1_024 * (32 + 144 * 2)),
     )
 
 
 def test_hours_of_a_known_case() -> None:
     """150,000 steps of 128 x (64 + 512) tokens of ModernBERT-base through layers and head: 9.9e18 operations."""
     lines = "\n".join(estimate(study_of("splade_k_search", "paper", backbone="answerdotai/ModernBERT-base")))
-    hours = re.search(r"GPU-hours   ([\d.]+) per trial, ([\d,.]+) in all, on A100 at 35% of 312", lines)
+    hours = re.search(
+        r"GPU-hours   ([\d.]+) per trial, ([\d,.]+) in all, ([\d,.]+) more to confirm, on A100 at 35% of 312", lines
+    )
     assert hours is not None, lines
     assert 15 < float(hours[1]) < 25
+    # Four trials of each group with five seeds, beside seven with one.
+    searched, confirming = (float(hours[n].replace(",", "")) for n in (2, 3))
+    assert confirming == pytest.approx(searched * 20 / 7, rel=1e-3)
     assert "not estimated: no config.json of backbone a/b" in estimate(
         study_of("angle_split_search", "paper", backbone="a/b")
     )[0]  # fmt: skip

@@ -10,12 +10,13 @@ import pytest
 datasets = pytest.importorskip("datasets")
 ir_datasets = pytest.importorskip("ir_datasets")
 
-from ir_datasets.formats import TrecQrels, TsvDocPairs, TsvDocs, TsvQueries  # noqa: E402
+from ir_datasets.formats import TrecQrels, TrecScoredDocs, TsvDocPairs, TsvDocs, TsvQueries  # noqa: E402
 from ir_datasets.util import Cache, RequestsDownload  # noqa: E402
 
 from trainables.data.config import (  # noqa: E402
     EvaluationData,
     PairData,
+    Pool,
     TextData,
     TrainData,
 )
@@ -149,6 +150,15 @@ def test_a_collection_with_fewer_documents_looks_the_judged_ones_up(published):
     assert list(sets["test"].collection.documents) == ["d2", "d3", "d4"]
 
 
+def test_documents_as_texts(published):
+    source = f"ir_datasets:{published}"
+    held, streamed = text_set(TextData(source=source, limit=4)), text_set(TextData(source=source, streaming=True))
+    assert held.held == ["first passage", "second", "third", "fourth"]
+    assert streamed.texts(1, 3, seed=0) == ["fourth", "fifth", "first passage"]
+    with pytest.raises(ValueError, match="ir_datasets has no id 'no-such-corpus'"):
+        text_set(TextData(source="ir_datasets:no-such-corpus"))
+
+
 def test_an_id_without_qrels_is_refused(published):
     with pytest.raises(ValueError, match="has docs, queries, docpairs but no qrels"):
         evaluation_sets(EvaluationData(source=f"ir_datasets:{published}/pairs"))
@@ -248,3 +258,79 @@ def test_a_published_collection_in_slices_is_the_one_in_memory(published, tmp_pa
 def test_a_corpus_needs_queries_and_judgements(tmp_path):
     with pytest.raises(ValueError, match=r"ir_datasets has no id 'beir/scifakt'; nearest: .*scifact"):
         open_corpus("ir_datasets:beir/scifakt", tmp_path)
+
+
+@pytest.fixture
+def passages(server, tmp_path):
+    """Ids of a collection with the shape of MS MARCO, and of the same one in another order: 400 passages, 40 queries
+    with one relevant passage each and one without, and a run of 20 candidates for each, none of them with a score."""
+    folder, address = server
+    documents = [f"d{i}\tpassage {i} of {i % 7}\n" for i in range(400)]
+    (folder / "docs.tsv").write_text("".join(documents))
+    (folder / "turned.tsv").write_text("".join(reversed(documents)))
+    (folder / "queries.tsv").write_text("".join(f"q{i}\task {i}\n" for i in range(41)))
+    (folder / "qrels").write_text("".join(f"q{i} 0 d{i * 3} {int(i < 40)}\n" for i in range(41)))
+    run = [f"q{i} Q0 d{(i * 3 + 1 + n * 5) % 400} 0 0 run\n" for i in range(41) for n in range(20)]
+    (folder / "ms.run").write_text("".join(run))
+
+    def remote(name):
+        return Cache(RequestsDownload(f"{address}/{name}"), tmp_path / "ir" / name)
+
+    asked, qrels = TsvQueries(remote("queries.tsv")), TrecQrels(remote("qrels"), {})
+    ids = [f"made-here/{tmp_path.name}/{name}" for name in ("docs", "turned")]
+    for id, name in zip(ids, ("docs.tsv", "turned.tsv"), strict=True):
+        parts = TsvDocs(remote(name)), asked, qrels, TrecScoredDocs(remote("ms.run"))
+        ir_datasets.registry.register(id, ir_datasets.Dataset(*parts))
+    yield ids
+    for id in ids:
+        del ir_datasets.registry._registered[id]
+
+
+def pooled(id, cache=None, **changes):
+    pool = Pool(**{"queries": 10, "documents": 100, "hard": 4} | changes)
+    data = EvaluationData(source=f"ir_datasets:{id}", pool=pool, validation_fraction=0.5, bm25=False)
+    return evaluation_sets(data, cache)["validation"].collection
+
+
+def test_a_pool_has_what_is_judged_and_what_is_hard(passages):
+    found = pooled(passages[0])
+    assert (len(found.queries), len(found.documents)) == (10, 100)
+    assert "q40" not in found.queries
+    for query, judged in found.qrels.items():
+        number = int(query[1:])
+        assert judged.keys() <= found.documents.keys()
+        candidates = {f"d{(number * 3 + 1 + n * 5) % 400}" for n in range(20)}
+        assert len(candidates & found.documents.keys()) >= 4
+    assert list(found.documents) == sorted(found.documents, key=lambda id: int(id[1:]))
+
+
+def test_a_pool_is_the_same_in_any_order_and_another_one_by_another_seed(passages):
+    one, turned = pooled(passages[0]), pooled(passages[1])
+    assert (one.queries, one.qrels, set(one.documents)) == (turned.queries, turned.qrels, set(turned.documents))
+    other = pooled(passages[0], seed=1)
+    assert set(one.queries) != set(other.queries)
+    assert set(one.documents) != set(other.documents)
+    assert len(pooled(passages[0], queries=1000, documents=300, hard=0).queries) == 40
+    # More queries are more of the same ones.
+    assert set(one.queries) < set(pooled(passages[0], queries=20).queries)
+
+
+def test_a_pool_is_drawn_once_and_then_read_from_the_cache(passages, tmp_path, monkeypatch):
+    first = pooled(passages[0], tmp_path / "cache")
+    monkeypatch.setattr("trainables.data.pools.drawn_documents", None)
+    again = pooled(passages[0], tmp_path / "cache")
+    assert (again.identity, list(again.documents)) == (first.identity, list(first.documents))
+
+
+def test_what_is_no_pool_is_refused(passages):
+    with pytest.raises(ValueError, match=r"pool.documents=20, but \d+ documents are judged or hard for its 10 queries"):
+        pooled(passages[0], documents=20)
+    with pytest.raises(ValueError, match="source is 'embedded'; a pool is drawn of ir_datasets:ID"):
+        EvaluationData(pool=Pool(queries=3))
+    with pytest.raises(ValueError, match="max_documents=5 beside a pool"):
+        EvaluationData(source="ir_datasets:x", pool=Pool(queries=3), max_documents=5)
+
+
+def test_a_collection_without_a_run_has_no_hard_documents(published):
+    with pytest.raises(ValueError, match="but no scoreddocs"):
+        pooled(published)

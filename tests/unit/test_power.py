@@ -13,6 +13,7 @@ from test_paired import write as write_arms
 
 from benchmarks import power as claims
 from study import spec
+from study.confirmation import Confirm
 from study.ledger.optuna_study import definition
 from study.planning import power
 from study.planning.power import Deviations
@@ -85,7 +86,8 @@ def test_what_the_literature_reports_stands_beside_it(reported, said) -> None:
 
 
 def test_five_seeds_cannot_show_anything_and_ten_can() -> None:
-    few = power.outlook(study_of("angle_split_search", "paper", items=1_400, item_deviation=0.2, seed_deviation=0.002))
+    paper = study_of("angle_split_search", "paper", items=1_400, item_deviation=0.2, seed_deviation=0.002)
+    few = power.outlook(paper.model_copy(update={"confirm": None}))
     assert "flips of signs over 5 seeds give no p below 0.0625, and less than 0.05 is needed; that takes 6" in few[0]
     assert "less than 0.01 is needed; that takes 8 seeds" in few[1]
     assert few[-1].strip().startswith("reported is 0.0035 (JSTS, ")
@@ -171,3 +173,17 @@ def test_a_folder_without_values_per_item_is_refused(tmp_path) -> None:
 
 def test_what_is_known_of_a_study_does_not_change_it() -> None:
     assert definition(study_of("splade_k_search", items=50)) == definition(study_of("splade_k_search"))
+
+
+def test_a_study_that_confirms_is_judged_by_its_confirmation() -> None:
+    """By its fresh seeds, corrected for the finalists alone: the search's own luck matters no more."""
+    known = {"items": 300, "item_deviation": 0.3, "seed_deviation": 0.001, "reported": 0.06}
+    plain = study_of("splade_k_search", **known)
+    confirmed = plain.model_copy(update={"confirm": Confirm(finalists=3, seeds=5)})
+    assert "between the best trial and another one" in power.outlook(plain)[0]
+    first, second, *rest = power.outlook(confirmed)
+    smallest = power.by_student(Deviations(300, 0.3, between_seeds=0.001), 5, 0.025)
+    assert f"a difference of {smallest:.2g} in ndcg_at_10 between the confirmed best and another one" in first
+    assert "300 items and 5 fresh seeds, Holm over 2: p < 0.025)" in first
+    assert "no less than that" in second
+    assert not any("one seed" in line for line in rest)

@@ -60,9 +60,15 @@ def recipe(inputs, tmp_path):
     ({"encoder_mask_ratio": 1.0}, "encoder_mask_ratio=1.0: input should be less than 1"),
     ({"decoder_mask_ratio": 1.5}, "decoder_mask_ratio=1.5: input should be less than 1"),
     ({"decoder_layers": 2}, "decoder_layers is 2 and decoding is 'enhanced'.*must be 1, or decoding 'basic'"),
-    ({"decoder_layers": 4, "decoding": "basic"}, "decoder_layers=4: input should be less than or equal to 3"),
+    ({"decoder_layers": 0, "decoding": "basic"}, "decoder_layers=0: input should be greater than 0"),
     ({"decoding": "advanced"}, "decoding='advanced': input should be 'enhanced' or 'basic'"),
     ({"pretraining.share": 1.0}, "pretraining.share=1.0: input should be less than 1"),
+    (
+        {f"pretraining.{name}_text.{key}": value for name in ("second", "third")
+         for key, value in (("source", "embedded"), ("share", 0.5))},
+        "second_text.share and third_text.share add up to 1, which leaves text.source nothing",
+    ),
+    ({"pretraining.second_text.share": 1.0}, "pretraining.second_text.share=1.0: input should be less than 1"),
     ({"steps": 1}, "steps is 1 and pretraining.objective 'retromae'.*at least 2"),
     ({"pretraining.max_lenght": 9}, "did you mean 'pretraining.max_length'"),
 ])  # fmt: skip
@@ -130,6 +136,44 @@ def test_arms_are_fine_tuned_on_the_same_batches_from_the_same_encoder(recipe):
     assert mlm.model.decoder is None
     for (name, ours), theirs in zip(pretrained.model.mlm.named_parameters(), mlm.model.mlm.parameters(), strict=True):
         assert torch.equal(ours, theirs), name
+
+
+def texts_of(recipe, step):
+    tokens = recipe.batch(step).tokens
+    return [recipe.tokenizer.decode(row, skip_special_tokens=True) for row in tokens.ids]
+
+
+def test_pre_training_on_texts_of_three_sources(recipe, inputs, tmp_path):
+    """A batch has each source's share, the same ones for a run that begins at any step."""
+    mixed = {}
+    for name in ("second", "third"):
+        path = tmp_path / f"{name}.txt"
+        path.write_text("\n\n".join(f"{name} {word}" for word in WORDS))
+        mixed |= {f"pretraining.{name}_text.source": str(path), f"pretraining.{name}_text.share": 0.25}
+    found = recipe(**mixed)
+    steps = [texts_of(found, step) for step in range(4)]
+    for texts in steps:
+        assert sorted(text.split()[0] for text in texts if text.split()[0] in ("second", "third")) == [
+            "second",
+            "third",
+        ]
+        assert sum(text.split()[0] in WORDS for text in texts) == 2
+    assert [texts_of(recipe(**mixed), step) for step in (3, 1)] == [steps[3], steps[1]]
+    facts = prepare(overrides.apply(Config(), inputs | mixed)).facts
+    assert facts["data.text"] == "text.jsonl (0.5) + second.txt (0.25) + third.txt (0.25)"
+    assert facts["data.text.identity"] == found.description["text.identity"]
+    assert found.description["text.size"] == 30 + 2 * len(WORDS)
+
+
+def test_a_basic_decoder_as_deep_as_the_encoder_or_deeper(recipe):
+    layers = recipe().model.mlm.config.num_hidden_layers
+    for count in (layers, layers + 2):
+        found = recipe(decoding="basic", decoder_layers=count)
+        loss, signals = found.loss(found.batch(0), 0)
+        loss.backward()
+        assert math.isfinite(signals["decoder_loss"])
+        assert len(found.model.decoder.layers) == count
+        assert all(layer.query.weight.grad.abs().sum() > 0 for layer in found.model.decoder.layers)
 
 
 def test_ratios_do_not_change_what_a_batch_holds(recipe):

@@ -174,3 +174,7 @@ def test_each_prefix_has_its_row_and_its_differences(tmp_path) -> None:
     short, long = (content["comparisons_by_size"][size][0]["gap"]["value"] for size in ("8", "16"))
     assert (short, long) == (pytest.approx(0.3, abs=0.02), pytest.approx(0.1, abs=0.02))
     assert "Differences in nDCG@10 at each prefix; Holm over 2." in page
+    assert "![nDCG@10 by prefix](own.svg)" in page
+    picture = folder.picture("own").read_text()
+    assert "coordinates of the prefix" in picture
+    assert picture.count('aria-roledescription="line mark"') == 2

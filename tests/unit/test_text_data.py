@@ -1,17 +1,21 @@
 """Plain texts: every form of source, what is wrong with it, their order, packing, and streams that are resumed."""
 
 import gzip
+import itertools
 import json
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 from transformers import AutoTokenizer, ByT5Tokenizer
 
 from trainables.data import embedded
 from trainables.data.config import TextData
-from trainables.data.text import text_set
+from trainables.data.text import mixture, place, text_set
 from trainables.encoders import EMBEDDED
 
 ROWS = [{"text": f"text number {i}", "title": f"t{i}"} for i in range(10)]
@@ -156,7 +160,7 @@ def test_sources_that_are_none_are_refused_with_the_nearest(tmp_path):
         ("embeded", "nearest: embedded"),
         ("dataset:wikimedia/wikipedia:20231101.en", "nearest: datasets:wikimedia/wikipedia:20231101.en"),
         (f"{tmp_path}/corpus.json", "nearest: .*/corpus.jsonl"),
-        ("ir_datasets:beir/scifact", "accepted are embedded, datasets:NAME"),
+        ("ir_dataset:beir/scifact", "nearest: ir_datasets:beir/scifact"),
         ("no/such/place.txt", "nothing there; accepted are embedded"),
         (str(tmp_path), "is a folder"),
     ):
@@ -166,7 +170,9 @@ def test_sources_that_are_none_are_refused_with_the_nearest(tmp_path):
 
 @pytest.mark.parametrize("source", ["embedded", "a.txt"])
 def test_only_data_sets_stream(source):
-    with pytest.raises(ValidationError, match=rf"streaming is true, but source is '{source}'.*datasets:NAME"):
+    with pytest.raises(
+        ValidationError, match=rf"streaming is true, but source is '{source}'.*ir_datasets:ID or datasets:NAME"
+    ):
         TextData(source=source, streaming=True)
 
 
@@ -298,3 +304,67 @@ def test_real_paragraphs_are_read_and_packed(tokenizer):
     lengths = [len(ids) for ids in tokenizer(packed.held)["input_ids"]]
     assert sum(lengths) / (64 * len(lengths)) > 0.97
     assert max(lengths) <= 66
+
+
+# --- mixtures ------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=3), st.integers(1, 300))
+def test_every_stretch_of_a_mixture_has_the_shares_and_each_source_is_read_in_order(weights, count):
+    total = sum(weights) + 7
+    shares = [Fraction(weight, total) for weight in weights]
+    places = [place(shares, at) for at in range(count)]
+    for source, share in enumerate([*shares, Fraction(7, total)]):
+        read = [at for found, at in places if found == source]
+        assert read == list(range(len(read)))
+        assert abs(len(read) - share * count) <= len(shares)
+
+
+def texts_file(folder, name, count):
+    return jsonl(folder / f"{name}.jsonl", [{"text": f"{name} {number}"} for number in range(count)])
+
+
+def sources(tmp_path, *names, **options):
+    return [TextData(source=str(texts_file(tmp_path, name, 8)), **options) for name in names]
+
+
+def test_a_mixture_has_its_shares_and_any_step_is_found_alone(tmp_path):
+    wiki, books, passages = sources(tmp_path, "wiki", "books", "passages")
+    found = mixture(wiki, [(books, 0.25), (passages, 0.25)])
+    assert found.size == 24
+    steps = [found.texts(step, 4, seed=3) for step in range(6)]
+    assert all(sorted(text.split()[0] for text in step) == ["books", "passages", "wiki", "wiki"] for step in steps)
+    again = mixture(wiki, [(books, 0.25), (passages, 0.25)])
+    assert [again.texts(step, 4, seed=3) for step in (5, 0, 3)] == [steps[5], steps[0], steps[3]]
+    assert again.texts(0, 4, seed=4) != steps[0]
+    read = [text for step in steps[:4] for text in step if text.startswith("wiki")]
+    assert sorted(read) == sorted(text_set(wiki).held)
+    assert {text.split()[0] for text in found.sample(4)} == {"wiki", "books", "passages"}
+
+
+def test_a_mixture_is_another_with_other_shares_or_sources(tmp_path):
+    wiki, books = sources(tmp_path, "wiki", "books")
+    made = [mixture(wiki, [(books, 0.25)]), mixture(wiki, [(books, 0.5)]), mixture(books, [(wiki, 0.25)])]
+    assert len({found.identity for found in made}) == 3
+    assert mixture(wiki, ()).identity == text_set(wiki).identity
+    assert made[0].name == "wiki.jsonl (0.75) + books.jsonl (0.25)"
+    with pytest.raises(ValueError, match=r"shares add up to 1, which leaves wiki.jsonl nothing"):
+        mixture(wiki, [(books, 0.5), (books, 0.5)])
+
+
+def test_a_mixture_of_streams_goes_on_where_it_was(tmp_path, hub_cache):
+    folders = [texts_file(tmp_path / name, name, 9).parent for name in ("wiki", "books")]
+    wiki, books = (TextData(source=f"datasets:{folder}", streaming=True) for folder in folders)
+    through, resumed = (mixture(wiki, [(books, 0.4)]) for _ in range(2))
+    assert through.size is None
+    steps = [through.texts(step, 5, seed=0) for step in range(7)]
+    assert [resumed.texts(step, 5, seed=0) for step in range(4, 7)] == steps[4:]
+    firsts = list(itertools.chain(*steps))
+    assert [text for text in firsts if text.startswith("books")][:10] == [f"books {n % 9}" for n in range(10)]
+
+
+def test_a_mixture_is_packed_source_by_source(tmp_path, tokenizer):
+    wiki, books = sources(tmp_path, "wiki", "books")
+    pieces = mixture(wiki, [(books, 0.5)]).packed(tokenizer, 16).texts(0, 4, seed=0)
+    assert [("wiki" in piece, "books" in piece) for piece in pieces].count((True, False)) == 2
+    assert [("wiki" in piece, "books" in piece) for piece in pieces].count((False, True)) == 2

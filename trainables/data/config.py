@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import PositiveInt, model_validator
+from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from trainables.config import Finite, OpenFraction, Section
 from trainables.places import CollectionSource, ExampleSource, PairSource, Text, TextSource
@@ -42,12 +42,13 @@ class TrainData(Section):
 class TextData(Section):
     """Where plain texts for pre-training come from; see `trainables.data.text`.
 
-    `source` is `embedded`, `datasets:NAME[:CONFIG]`, or a path to .txt (a text is a paragraph: blank lines
-    separate texts), .jsonl, .json or .tsv, with or without .gz.
+    `source` is `embedded`, `ir_datasets:ID` (its documents), `datasets:NAME[:CONFIG]`, or a path to .txt (a text is a
+    paragraph: blank lines separate texts), .jsonl, .json or .tsv, with or without .gz.
     """
 
     source: TextSource = "embedded"
-    """`embedded`, `datasets:NAME[:CONFIG]` or a path to .txt, .jsonl, .json or .tsv."""
+    """`embedded`, `ir_datasets:ID` (its documents), `datasets:NAME[:CONFIG]` or a path to .txt, .jsonl, .json or
+    .tsv."""
     text: Text = "text"
     """Column of files other than .txt and of `datasets`."""
     split: Text = "train"
@@ -55,18 +56,62 @@ class TextData(Section):
     limit: PositiveInt | None = None
     """Read at most this many texts, from the start."""
     streaming: bool = False
-    """Read a `datasets` source in its own order while training, whatever the seed, and keep none of it."""
+    """Read an `ir_datasets` or `datasets` source in its own order while training, whatever the seed, and keep none of
+    it."""
     packed: bool = False
     """Join short texts and cut long ones to pieces of the full `max_length`; otherwise a text is cut off there."""
 
     @model_validator(mode="after")
     def _streamed(self) -> TextData:
-        if self.streaming and not self.source.startswith("datasets:"):
+        if self.streaming and not self.source.startswith(("ir_datasets:", "datasets:")):
             raise ValueError(
                 f"streaming is true, but source is {self.source!r}, which is held in memory; "
-                "streaming needs datasets:NAME[:CONFIG], or false"
+                "streaming needs ir_datasets:ID or datasets:NAME[:CONFIG], or false"
             )
         return self
+
+
+class FurtherText(Section):
+    """A source of texts that is mixed into another, with a share of each batch; none without `source`."""
+
+    source: TextSource | None = None
+    """As `source` of `TextData`."""
+    share: OpenFraction = 0.25
+    """Share of the texts of a batch that come from here, of pieces where they are packed."""
+    text: Text = "text"
+    """Column of files other than .txt and of `datasets`."""
+    split: Text = "train"
+    """Split of a `datasets` source."""
+    limit: PositiveInt | None = None
+    """Read at most this many texts, from the start."""
+    streaming: bool = False
+    """Read an `ir_datasets` or `datasets` source in its own order while training, whatever the seed, and keep none of
+    it."""
+
+    @model_validator(mode="after")
+    def _readable(self) -> FurtherText:
+        if self.source is not None:
+            self.data(packed=False)
+        return self
+
+    def data(self, packed: bool) -> TextData:
+        """The same as `TextData`; there must be a source."""
+        return TextData.model_validate(self.model_dump(exclude={"share"}) | {"packed": packed})
+
+
+class Pool(Section):
+    """A part of a large collection, drawn by seed and ids: so many queries, the documents that are judged or hard for
+    them, and others."""
+
+    queries: PositiveInt
+    """Queries with a relevant document; all where there are fewer."""
+    documents: PositiveInt = 100_000
+    """Documents in all."""
+    hard: NonNegativeInt = 0
+    """Of each query so many of the highest documents in the run that comes with the collection, such as the BM25
+    candidates of MS MARCO."""
+    seed: NonNegativeInt = 0
+    """Another one draws other queries and documents."""
 
 
 class EvaluationData(Section):
@@ -93,8 +138,20 @@ class EvaluationData(Section):
     """Measure BM25 on the same queries for comparison; its index is held in memory."""
     bm25_stop_words: StopWords = "english"
     """Words that BM25 leaves out: the list of the package `bm25s` for this language."""
+    pool: Pool | None = None
+    """Take a part of `source`, which must be an `ir_datasets:ID`; None takes all of it."""
     max_documents: PositiveInt | None = None
     """Keep the judged documents and fill up to this many with others, in the source's order."""
+
+    @model_validator(mode="after")
+    def _pooled(self) -> EvaluationData:
+        if self.pool is None:
+            return self
+        if not self.source.startswith("ir_datasets:"):
+            raise ValueError(f"pool is given, but source is {self.source!r}; a pool is drawn of ir_datasets:ID")
+        if self.max_documents is not None:
+            raise ValueError(f"max_documents={self.max_documents} beside a pool, which has pool.documents; give one")
+        return self
 
 
 class PairData(Section):

@@ -8,13 +8,13 @@ caches (`~/.ir_datasets` or IR_DATASETS_HOME, `HF_HOME`), which all studies shar
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from trainables.data import assemble, kept
-from trainables.data.config import EvaluationData, TrainData
+from trainables.data import assemble, kept, pools
+from trainables.data.config import EvaluationData, Pool, TrainData
 from trainables.data.types import Collection, Example, TrainingSet
 from trainables.digests import text_digest
 from trainables.errors import one_line
@@ -38,14 +38,20 @@ def ir_datasets_examples(id: str, data: TrainData, cache: Path | None) -> Traini
     return assemble.training_set(id, (_example(*row) for row in found))
 
 
-def ir_datasets_collection(id: str, data: EvaluationData) -> Collection:
-    """Documents, queries and qrels of an `ir_datasets` id, all in memory.
+def ir_datasets_collection(
+    id: str, data: EvaluationData, cache: Path | None = None, *, pooled: bool = True
+) -> Collection:
+    """Documents, queries and qrels of an `ir_datasets` id, all in memory; of `data.pool` where that is wanted and
+    `pooled`. Its documents are kept in `cache` where there is one: drawing them reads the whole collection.
 
     A document's text is the library's `default_text` (title and body where it has both). One without any
     text is kept: the published figures were measured with it. ValueError where the id is unknown or lacks
     one of the three.
     """
-    dataset = ir_dataset(id, ("docs", "queries", "qrels"))
+    pool = data.pool if pooled else None
+    dataset = ir_dataset(id, ("docs", "queries", "qrels", *(["scoreddocs"] if pool is not None and pool.hard else [])))
+    if pool is not None:
+        return _pool(id, dataset, pool, cache)
 
     def lookup(ids: list[str]) -> Iterator[tuple[str, str]]:
         found = dataset.docs_store().get_many(ids)
@@ -53,6 +59,36 @@ def ir_datasets_collection(id: str, data: EvaluationData) -> Collection:
 
     documents = ((document.doc_id, document.default_text()) for document in dataset.docs_iter())
     return assemble.collection(id, documents, queries_of(dataset), dataset.qrels_dict(), data.max_documents, lookup)
+
+
+def ir_datasets_texts(id: str) -> Iterator[str]:
+    """The documents of an `ir_datasets` id in its order, as their text; one may be blank.
+
+    ValueError where the id is unknown or has no documents.
+    """
+    dataset = ir_dataset(id, ("docs",))
+    return (
+        assemble.text(document.default_text(), f"ir_datasets:{id}, document {document.doc_id!r}")
+        for document in dataset.docs_iter()
+    )
+
+
+def _pool(id: str, dataset: Any, pool: Pool, cache: Path | None) -> Collection:
+    qrels = dataset.qrels_dict()
+    queries = pools.drawn_queries(id, queries_of(dataset), qrels, pool)
+
+    def drawn() -> Iterator[tuple[str, str]]:
+        wanted = {document for query in queries for document in qrels[query]}
+        if pool.hard:
+            ranked = ((one.query_id, one.doc_id, one.score) for one in dataset.scoreddocs_iter())
+            wanted |= pools.hard_documents(ranked, queries, pool)
+        documents = ((document.doc_id, document.default_text()) for document in dataset.docs_iter())
+        return pools.drawn_documents(id, documents, wanted, pool)
+
+    key = text_digest(f"{id} {pool.model_dump_json()}")[:16]
+    path = cache / "ir_datasets" / f"pool-{key}.jsonl" if cache is not None else None
+    found: Iterable[Any] = drawn() if path is None else kept.rows(path, drawn)
+    return assemble.collection(id, found, queries, {query: qrels[query] for query in queries})
 
 
 def queries_of(dataset: Any) -> dict[str, str]:

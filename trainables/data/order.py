@@ -45,6 +45,6 @@ def share(items: Sequence[T], rank: int, world_size: int) -> Sequence[T]:
     return items[rank * rows : (rank + 1) * rows]
 
 
-@lru_cache(maxsize=2)  # two, because a batch may straddle epochs
+@lru_cache(maxsize=6)  # two for each of three sources of texts, because a batch may straddle epochs
 def _permutation(size: int, seed: int, epoch: int) -> np.ndarray:
     return np.random.default_rng([seed, epoch]).permutation(size)

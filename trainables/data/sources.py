@@ -104,7 +104,7 @@ def _collection(source: str, data: EvaluationData, cache: Path | None) -> Collec
     if kind == "ir_datasets":
         from trainables.data.hub import ir_datasets_collection
 
-        return ir_datasets_collection(rest, data)
+        return ir_datasets_collection(rest, data, cache, pooled=source == data.source)
     from trainables.data.local import read_beir
 
     return read_beir(Path(rest), data)

@@ -1,10 +1,13 @@
-"""Plain texts for pre-training, from files, `datasets` or the sources of installed packages."""
+"""Plain texts for pre-training, from files, `ir_datasets`, `datasets` or the sources of installed packages, alone or
+mixed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import chain, islice
+from math import ceil, floor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -139,6 +142,73 @@ class StreamedTexts:
         raise ValueError(f"{self.name}: the stream has no texts")
 
 
+class MixedTexts:
+    """Texts of several sources, each with its share of every stretch of the sequence.
+
+    Which source a place of the sequence has, and which of that source's texts, is a function of the place and the
+    shares alone, so that a step is found whatever was read before it.
+    """
+
+    def __init__(self, first: TextSet, further: Sequence[tuple[TextSet, Fraction]]) -> None:
+        """`first` has the share that `further` leave. ValueError where they leave none."""
+        self._shares = [share for _, share in further]
+        if sum(self._shares) >= 1:
+            raise ValueError(f"shares add up to {float(sum(self._shares)):g}, which leaves {first.name} nothing")
+        self._sources = [*(source for source, _ in further), first]
+        self._first, self._further = first, tuple(further)
+        named = [(first.name, 1 - sum(self._shares)), *((source.name, share) for source, share in further)]
+        self.name = " + ".join(f"{name} ({float(share):.3g})" for name, share in named)
+        self.identity = rows_digest([first.identity, *([source.identity, str(share)] for source, share in further)])
+        self.notes = tuple(note for source in (first, *(source for source, _ in further)) for note in source.notes)
+
+    @property
+    def size(self) -> int | None:
+        sizes = [source.size for source in self._sources]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+
+    def texts(self, step: int, batch_size: int, seed: int) -> list[str]:
+        places = (place(self._shares, at) for at in range(step * batch_size, (step + 1) * batch_size))
+        return [self._sources[source].texts(at, 1, seed)[0] for source, at in places]
+
+    def sample(self, count: int) -> list[str]:
+        shares = [*self._shares, 1 - sum(self._shares)]
+        parts = (source.sample(ceil(share * count)) for source, share in zip(self._sources, shares, strict=True))
+        return list(chain.from_iterable(parts))[:count]
+
+    def packed(self, tokenizer: PreTrainedTokenizerBase, max_length: int) -> MixedTexts:
+        """Each source packed for itself; shares are then those of pieces."""
+        further = [(source.packed(tokenizer, max_length), share) for source, share in self._further]
+        return MixedTexts(self._first.packed(tokenizer, max_length), further)
+
+
+def place(shares: Sequence[Fraction], at: int) -> tuple[int, int]:
+    """(source, its text) that a place of a mixture has, all from 0; one more source than shares has what they leave.
+
+    The first n places hold floor(n * share) texts of the first source; what it leaves is divided among the others in
+    the same way.
+
+    >>> [place([Fraction(1, 4)], at) for at in range(4)]
+    [(1, 0), (1, 1), (1, 2), (0, 0)]
+    """
+    rest = Fraction(1)
+    for source, share in enumerate(shares):
+        part = share / rest
+        before = floor(at * part)
+        if floor((at + 1) * part) > before:
+            return source, before
+        at, rest = at - before, rest - share
+    return len(shares), at
+
+
+@once
+def mixture(first: TextData, further: Sequence[tuple[TextData, float]], cache: Path | None = None) -> TextSet:
+    """The texts of all sources, of which `further` have these shares and `first` the rest; ValueError as `text_set`."""
+    found = text_set(first, cache)
+    if not further:
+        return found
+    return MixedTexts(found, [(text_set(data, cache), Fraction(str(share))) for data, share in further])
+
+
 @once
 def text_set(data: TextData, cache: Path | None = None) -> TextSet:
     """The texts that `data` names, not packed yet.
@@ -152,8 +222,8 @@ def text_set(data: TextData, cache: Path | None = None) -> TextSet:
 
         name, texts = embedded_text_set(cache=cache)
         return _held(name, texts, data)
-    if kind == "datasets":
-        return _datasets(rest, data)
+    if kind in ("ir_datasets", "datasets"):
+        return _published(kind, rest, data)
     path = Path(rest)
     return _held(path.name, _of_file(path, data), data)
 
@@ -201,10 +271,12 @@ def _column(rows: Iterable[tuple[str, Mapping[str, Any]]], data: TextData) -> It
         yield assemble.optional(row[data.text], f"{where}: column {data.text!r}")
 
 
-def _datasets(name: str, data: TextData) -> TextSet:
-    from trainables.data.hub import datasets_rows
+def _published(kind: str, name: str, data: TextData) -> TextSet:
+    from trainables.data.hub import datasets_rows, ir_datasets_texts
 
     def read() -> Iterator[str]:
+        if kind == "ir_datasets":
+            return ir_datasets_texts(name)
         rows = datasets_rows(name, data.split, data.streaming)
         numbered = ((f"datasets:{name}, row {number}", row) for number, row in enumerate(rows))
         return _column(numbered, data)

@@ -19,7 +19,7 @@ from trainables.config import (
     StepCost,
     TrainerConfig,
 )
-from trainables.data.config import TextData
+from trainables.data.config import FurtherText, TextData
 from trainables.evaluation.metrics import declared
 from trainables.report import Metric
 from trainables.retrieval_config import RetrievalConfig
@@ -63,9 +63,30 @@ class Pretraining(Section):
     """Tokens that a text is cut to, special ones included."""
     optimiser: Optimiser = Optimiser()
     text: TextData = TextData()
+    second_text: FurtherText = FurtherText()
+    """A second source of texts; `text` has the share of a batch that the further ones leave, and says with `packed`
+    whether all are packed."""
+    third_text: FurtherText = FurtherText()
+    """A third source of texts."""
     probe_every: PositiveInt = 10
     """Steps between two measurements of whether the decoder heeds the embedding: it is run on the embeddings of other
     texts, forward only."""
+
+    @model_validator(mode="after")
+    def _shared(self) -> Pretraining:
+        shares = [share for _, share in self.further]
+        if sum(shares) >= 1:
+            raise ValueError(
+                f"second_text.share and third_text.share add up to {sum(shares):g}, which leaves text.source nothing; "
+                "together they must be less than 1"
+            )
+        return self
+
+    @property
+    def further(self) -> tuple[tuple[TextData, float], ...]:
+        """The sources besides `text` and their shares of a batch."""
+        given = (part for part in (self.second_text, self.third_text) if part.source is not None)
+        return tuple((part.data(self.text.packed), part.share) for part in given)
 
 
 class MaskingConfig(TrainerConfig):
@@ -77,8 +98,8 @@ class MaskingConfig(TrainerConfig):
     """Share of the tokens that the decoder does not see; enhanced decoding draws them anew for each position."""
     decoding: Literal["enhanced", "basic"] = "enhanced"
     """`enhanced` predicts all tokens, each from a context of its own; `basic` the masked ones from one context."""
-    decoder_layers: Annotated[int, Field(ge=1, le=3)] = 1
-    """Layers of the decoder; more than 1 needs `basic` decoding."""
+    decoder_layers: PositiveInt = 1
+    """Layers of the decoder; more than 1 needs `basic` decoding. As many as the backbone has make it symmetric."""
     chunk: PositiveInt = 512
     """Tokens whose logits over the vocabulary are held at a time."""
     pretraining: Pretraining = Pretraining()
@@ -148,8 +169,9 @@ def prepare(config: Config) -> Prepared:
     found = inputs.retrieval(config)
     if config.pretraining.objective == "none":
         return found
-    from trainables.data.text import text_set
+    from trainables.data.text import mixture
 
-    text = text_set(config.pretraining.text, Path(config.cache) if config.cache else None)
+    pretraining = config.pretraining
+    text = mixture(pretraining.text, pretraining.further, Path(config.cache) if config.cache else None)
     facts = found.facts | {"data.text": text.name, "data.text.identity": text.identity}
     return inputs.prepared(facts, found.baselines, (*found.notes, *text.notes))

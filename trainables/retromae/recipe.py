@@ -15,7 +15,7 @@ from trainables.contrastive import BatchSampler, info_nce, ranking_signals
 from trainables.data.masking import FREE_STREAM, MaskableTokens, Masker, draws, text_seeds, unigram_entropy
 from trainables.data.order import share
 from trainables.data.sources import training_set
-from trainables.data.text import HeldTexts, TextSet, text_set
+from trainables.data.text import HeldTexts, TextSet, mixture
 from trainables.encoders import Tokens
 from trainables.evaluation.retrieval import Retrieval
 from trainables.probe import SAMPLE, extremes
@@ -41,7 +41,7 @@ def build(config: Config, context: RecipeContext) -> RetroMAERecipe:
                 f"pretraining.batch_size is {pretraining.batch_size}, which {context.world_size} workers cannot share "
                 "evenly"
             )
-        text = text_set(pretraining.text, cache)
+        text = mixture(pretraining.text, pretraining.further, cache)
         lengths["pretraining.max_length"] = pretraining.max_length
     sampler = BatchSampler(training_set(config.train, cache), config.batch_size, config.hard_negatives, context)
     mlm, tokenizer = encoders.load_masked_lm(config.backbone, trust_remote_code=config.trust_remote_code)
