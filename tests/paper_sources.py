@@ -15,6 +15,7 @@ import itertools
 import json
 import random
 import re
+import sys
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -45,6 +46,8 @@ NANO = (*BEIR[:-1], "msmarco", "webis-touche2020")
 TOPICS = 60
 PASSAGES = 240
 QUERIES = 60
+CANDIDATES = 30
+"""Passages that a first system has for each query of MS MARCO, without scores."""
 DOCUMENTS = 40
 """Of each collection of a suite, which has 12 queries."""
 COMMIT = "1" * 40
@@ -57,7 +60,7 @@ def write(folder: Path, backbones: Mapping[str, str] = MODELS) -> None:
     texts = list(passages(PASSAGES, seed=0).values())
     for name, kind in backbones.items():
         paper_backbones.write(kind, folder / "hub" / "models" / name, texts)
-    _wikipedia(folder / "hub" / "datasets" / "wikimedia" / "wikipedia", texts)
+    _datasets(folder / "hub" / "datasets", texts)
     _jsts(folder / "files")
     home = folder / "ir_datasets"
     _msmarco(home / "msmarco-passage")
@@ -141,6 +144,8 @@ def _msmarco(home: Path) -> None:
     (home / "irds_version.txt").write_text("v2")
     _tsv(home / "train" / "queries.tsv", asked.items())
     _tsv(home / "train" / "small.triples.qidpid.tsv", triples)
+    ranked = ((query, first + n) for first, query in enumerate(asked) for n in range(CANDIDATES))
+    _tsv(home / "dev" / "ms.run", ranked)
     for split in ("dev", "dev/small", "trec-dl-2019"):
         _tsv(home / split / "queries.tsv", questions(QUERIES, seed=2).items())
         judged = [(query, "0", passage, 2) for query, passage in found]
@@ -188,12 +193,25 @@ def _parquet(path: Path, rows: list[dict[str, Any]]) -> None:
     parquet.write_table(pyarrow.Table.from_pylist(rows), path)
 
 
-def _wikipedia(home: Path, texts: list[str]) -> None:
-    rows = [{"id": str(n), "url": "", "title": text.split()[0], "text": text} for n, text in enumerate(texts)]
+def _datasets(home: Path, texts: list[str]) -> None:
+    articles = [{"id": str(n), "url": "", "title": text.split()[0], "text": text} for n, text in enumerate(texts)]
+    _repository(home / "wikimedia" / "wikipedia", "20231101.en", articles)
+    _repository(home / "SamuelYang" / "bookcorpus", "default", [{"text": text} for text in texts])
+    asked = questions(QUERIES, seed=0)
+    triplets = [
+        {"query": asked[query], "positive": texts[int(passage)]}
+        | {f"negative_{n}": texts[(int(passage) + n) % PASSAGES] for n in range(1, 51)}
+        for query, passage in relevant(QUERIES, PASSAGES)
+    ]
+    _repository(home / "sentence-transformers" / "msmarco-msmarco-distilbert-base-tas-b", "triplet-50", triplets)
+
+
+def _repository(home: Path, configuration: str, rows: list[dict[str, Any]]) -> None:
+    """A data set of the hub in two files."""
     for part in range(2):
-        _parquet(home / "20231101.en" / f"train-0000{part}-of-00002.parquet", rows[part::2])
-    configs = "configs:\n- config_name: 20231101.en\n  data_files:\n  - split: train\n    path: 20231101.en/train-*\n"
-    (home / "README.md").write_text(f"---\n{configs}---\n")
+        _parquet(home / configuration / f"train-0000{part}-of-00002.parquet", rows[part::2])
+    files = f"  data_files:\n  - split: train\n    path: {configuration}/train-*\n"
+    (home / "README.md").write_text(f"---\nconfigs:\n- config_name: {configuration}\n{files}---\n")
 
 
 def _jsts(home: Path) -> None:
@@ -295,6 +313,13 @@ class Hub(http.server.BaseHTTPRequestHandler):
         """Nothing: who asks says what went wrong."""
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that has gone is no matter of the server's."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 def _entry(home: Path, path: Path) -> dict[str, Any]:
     name = str(path.relative_to(home))
     id = hashlib.sha1(name.encode()).hexdigest()
@@ -309,7 +334,7 @@ def serve(folder: Path) -> Iterator[str]:
     kept = folder / "port"
     port = int(kept.read_text()) if kept.exists() else 0
     handler = type("Served", (Hub,), {"folder": folder})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
+    with _Server(("127.0.0.1", port), handler) as server:
         kept.write_text(str(server.server_port))
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
