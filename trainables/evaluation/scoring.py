@@ -187,10 +187,17 @@ class SparseInnerProduct(InnerProduct):
         return vstack(blocks, format="csr")[np.asarray(order)]
 
     def kept_scores(self, queries: csr_matrix, documents: csr_matrix) -> torch.Tensor:
-        turned = documents.T.tocsr()
+        # Of the documents only the terms that a query has are written out: a row of (terms, documents) for each.
+        asked, places = np.unique(queries.indices, return_inverse=True)
+        row_of = np.full(documents.shape[1], -1, dtype=np.int32)
+        row_of[asked] = np.arange(len(asked), dtype=np.int32)
+        rows, columns = row_of[documents.indices], np.repeat(np.arange(documents.shape[0]), np.diff(documents.indptr))
+        there = rows >= 0
+        terms = np.zeros((len(asked), documents.shape[0]))
+        terms[rows[there], columns[there]] = documents.data[there]
+        narrow = csr_matrix((queries.data, places, queries.indptr), (queries.shape[0], len(asked)))
         starts = range(0, queries.shape[0], QUERIES)
-        parts = [(queries[start : start + QUERIES] @ turned).toarray().astype(np.float32) for start in starts]
-        return torch.from_numpy(np.concatenate(parts))
+        return torch.from_numpy(np.concatenate([(narrow[s : s + QUERIES] @ terms).astype(np.float32) for s in starts]))
 
 
 class MaxSim(Scorer[Ragged]):

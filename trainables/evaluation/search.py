@@ -11,6 +11,8 @@ from trainables import distributed
 from trainables.evaluation.scoring import DENSE, Scorer
 
 _LOW = 0xFFFF_FFFF
+TOGETHER = 2**22
+"""Scores that are looked through at a time: 16 MiB of them."""
 
 
 @torch.inference_mode()
@@ -36,8 +38,16 @@ def best_of(scored: Iterable[tuple[Sequence[int], torch.Tensor]], queries: int, 
     """The k best documents of each of so many queries. `scored` yields (positions in the collection, scores (queries,
     positions)), with no position twice."""
     best = TopK(queries, k)
+    waiting: list[tuple[Sequence[int], torch.Tensor]] = []
+    columns = 0
     for positions, scores in scored:
-        best.add(scores, positions)
+        waiting.append((positions, scores))
+        columns += len(positions)
+        if columns * queries >= TOGETHER:
+            best.add(torch.cat([one for _, one in waiting], dim=1), [place for few, _ in waiting for place in few])
+            waiting, columns = [], 0
+    if waiting:
+        best.add(torch.cat([one for _, one in waiting], dim=1), [place for few, _ in waiting for place in few])
     return best
 
 
@@ -59,8 +69,19 @@ class TopK:
 
     def add(self, scores: torch.Tensor, positions: Sequence[int]) -> None:
         """`scores` (queries, documents), and the documents' positions in the collection, below 2**32."""
-        keys = _keys(scores, torch.as_tensor(positions, dtype=torch.int64, device=scores.device))
-        self.merge(_largest(keys, self.k))
+        places = torch.as_tensor(positions, dtype=torch.int64, device=scores.device)
+        if scores.shape[1] <= self.k:
+            self.merge(_keys(scores, places))
+            return
+        # NaN is the largest for `topk`.
+        scores = scores.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
+        values, columns = scores.topk(self.k, dim=1)
+        keys = _keys(values, places[columns])
+        # Among equal scores at the border `topk` takes any.
+        open_ = ((scores >= values.amin(1, keepdim=True)).sum(1) > self.k).nonzero().squeeze(1)
+        if len(open_):
+            keys[open_] = _largest(_keys(scores[open_], places), self.k)
+        self.merge(keys)
 
     def merge(self, keys: torch.Tensor) -> None:
         """Take in the `keys` of another `TopK` of the same queries."""
