@@ -158,7 +158,7 @@ def _of_another(passage: int, chance: random.Random) -> int:
 
 def _collection(name: str) -> dict[str, str]:
     """File of a collection in BEIR layout -> its content, with the fields that any of them has."""
-    empty = {"year": 2000} | {key: [] for key in ("authors", "cited_by", "references", "tags")}
+    empty: dict[str, Any] = {"year": 2000} | {key: [] for key in ("authors", "cited_by", "references", "tags")}
     texts = ("url", "pubmed_id", "stance", "query", "narrative", "description")
     more = {"metadata": empty | dict.fromkeys(texts, "")}
     corpus = passages(DOCUMENTS, name).items()
@@ -229,8 +229,8 @@ def _jsts(home: Path) -> None:
                 "sentence1": " ".join(first), "sentence2": " ".join(second), "label": 1.25 * shared,
             })  # fmt: skip
         (home / f"{split}-v1.3.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    rows = (home / "valid-v1.3.json").read_text().splitlines(keepends=True)
-    (home / "test-v1.3.json").write_text("".join(rows[::-1]))
+    lines = (home / "valid-v1.3.json").read_text().splitlines(keepends=True)
+    (home / "test-v1.3.json").write_text("".join(lines[::-1]))
 
 
 # --- the hub -------------------------------------------------------------------------------------------

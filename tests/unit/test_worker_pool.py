@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from study.suites import worker_pool
-from study.suites.worker_pool import Merges
+from study.suites.worker_pool import Finished, Merges
 
 
 def test_no_more_merges_run_at_a_time_than_there_are_workers(monkeypatch) -> None:
@@ -26,7 +26,7 @@ def test_no_more_merges_run_at_a_time_than_there_are_workers(monkeypatch) -> Non
     monkeypatch.setattr(worker_pool.ray, "wait", wait)
     monkeypatch.setattr(worker_pool.ray, "get", get)
     merges = Merges(start, 2)
-    found = []
+    found: list[Finished] = []
     for number in range(65):
         merges.add(number, "folder")
         found += merges.finished(wait=False)
