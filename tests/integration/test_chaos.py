@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import faults
 import kills
 import no_shared_folder
 import nodes
@@ -29,6 +30,12 @@ def test_a_study_that_is_killed_and_interrupted_ends_as_an_undisturbed_one(tmp_p
     # This seed kills in the middle of the second trial.
     kills.disturbed(tmp_path / "disturbed", arguments, disturbances, seed=16, start_s=start_s)
     kills.compare(tmp_path / "disturbed", tmp_path / "undisturbed")
+
+
+@pytest.mark.timeout(900)
+def test_a_study_whose_machines_fail_ends_as_an_undisturbed_one(tmp_path) -> None:
+    """The script does it for more faults."""
+    faults.check(tmp_path, faults.SHORT, trials=4)
 
 
 @pytest.mark.timeout(900)
