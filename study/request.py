@@ -13,6 +13,7 @@ from typing import Any
 from study import confirmation, profiles, spec
 from study.ledger import inputs
 from study.ledger.retention import FEW
+from study.ledger.silence import FLOOR_S
 from study.ledger.space import check_settings, explore
 from trainables import overrides
 from trainables.arguments import command
@@ -49,6 +50,10 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--checkpoints", metavar="URI", help="object store for checkpoints, s3://... (default: in the storage folder)"
     )
+    parser.add_argument(
+        "--silence", type=float, default=FLOOR_S, metavar="SECONDS",
+        help=f"a trial that is silent for less is never ended as one that hangs (default: {FLOOR_S:g})",
+    )  # fmt: skip
     parser.add_argument(
         "--keep", type=kept, default=FEW, metavar="N",
         help=f"keep the models of the N best trials of each group (default: {FEW}), of those that nothing surpasses at "

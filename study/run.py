@@ -312,7 +312,8 @@ class Session:
             if isinstance(error, (ValueError, Held)) and not self.begun:
                 print(f"error: {told(error)}", file=err, flush=True)
                 return WRONG
-            traceback.print_exc()
+            # The log may be on the disk that is full.
+            traceback.print_exc(file=View(sys.stderr))
             said = f"the study failed: {failure(error, self.storage.logs)}"
             print(f"error: {said}", file=err, flush=True)
             self.notices.tell("failed", said)
@@ -334,6 +335,7 @@ class Session:
             moves=self.before.moves,
             label=self.options.label,
             system_metrics=self.options.system_metrics,
+            silence_s=self.options.silence,
             keep=self.options.keep,
         )
         known = moved.as_begun(self.study, self.before)
@@ -353,8 +355,11 @@ class Session:
             fitting.join(POLL_S)
             self._heed(actor, display)
         if self.failure is not None:
-            raise self.failure
-        answer(actor.conclude.remote)
+            why = engine.away(self.failure)
+            if why is None:
+                raise self.failure
+            ray.get(actor.give_up.remote(why))
+        self._patient(display, actor.conclude.remote)
         lost = ray.get(actor.lost.remote())
         artifacts, verdict = self._reported(display)
         best = self._best(display)
@@ -363,8 +368,9 @@ class Session:
             display.message(f"--register {self.options.register}: there is no model that sentence-transformers opens")
         report = "/".join(reversed(artifacts[0])) if artifacts else None
         artifacts += [(self.storage.inside(folder), "best") for folder in best.values() if not loadable(folder)]
-        ray.get(actor.found.remote(Conclusion(verdict, report, tuple(models), self.options.register)))
-        complete = ray.get(actor.close.remote(artifacts, MLFLOW_WAIT_S))
+        conclusion = Conclusion(verdict, report, tuple(models), self.options.register)
+        self._patient(display, lambda: actor.found.remote(conclusion))
+        complete = self._patient(display, lambda: actor.close.remote(artifacts, MLFLOW_WAIT_S))
         summary = read(self.storage.summary)
         if not complete:
             place, waits = summary.tracking.uri, summary.tracking.error
@@ -388,6 +394,7 @@ class Session:
             self.told = True
             ray.get(actor.halt.remote(f"stopped by {self.signalled}"))
             display.message("interrupted: trials stop at their next step; once more to stop at once")
+        answer(actor.end_silent.remote)
         for notice in ray.get(actor.notices.remote()):
             display.message(notice)
         began = time.monotonic()
@@ -398,6 +405,10 @@ class Session:
         self.notices.update(summary)
         # A long study's summary takes a while to make: the screen takes a small share of the ledger's time.
         self.next_look = began + SCREEN_PACE * (time.monotonic() - began)
+
+    def _patient(self, display: Display, ask: Callable[[], Any]) -> Any:
+        """The answer to a call of the study's end, and a word where that has to wait."""
+        return answer(ask, say=lambda why: display.message(f"the end of the study waits for its storage: {why}"))
 
     def _fit(self, engine: Any) -> None:
         try:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic_core import to_jsonable_python
+
 from trainables import licences, overrides, paths, trainers
 from trainables.places import EXAMPLES, MODEL, PAIRS, TEXTS
 from trainables.training_record import FILE as RECORD
@@ -294,7 +296,8 @@ def _training(config: TrainerConfig, record: TrainingRecord) -> str:
     keys = [key for key in overrides.keys(config) if key != "cache"]
     values = {key: paths.value_of(config, key) for key in keys}
     said = [key for key in keys if key in ALWAYS_SAID or values[key] != paths.value_of(base, key)]
-    settings = [[f"`{key}`", f"`{json.dumps(values[key])}`"] for key in said] + [["seed", str(record.seed)]]
+    shown = to_jsonable_python({key: values[key] for key in said})
+    settings = [[f"`{key}`", f"`{json.dumps(value)}`"] for key, value in shown.items()] + [["seed", str(record.seed)]]
     versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
     workers = "1 worker" if record.workers == 1 else f"{record.workers} workers"
     return "\n\n".join(

@@ -80,6 +80,8 @@ class StepCost:
     tokens: int
     projected: int = 0
     """Tokens of the step whose states are projected onto the vocabulary."""
+    layers: int = 0
+    """Layers besides the backbone's, each as large as one of its own, that the tokens go through."""
 
 
 class TrainerConfig(Section):
@@ -97,7 +99,8 @@ class TrainerConfig(Section):
     """Global batch: examples per optimiser step over all workers of the gang."""
     optimiser: Optimiser = Optimiser()
     precision: Literal["auto", "float32", "bf16"] = "auto"
-    """`auto` is bf16 autocast on a GPU that has it, float32 elsewhere."""
+    """`auto` is bf16 autocast on a GPU that has it, float32 elsewhere; what the first trial of a study computed in, all
+    others do."""
     threads: PositiveInt | None = None
     """torch intra-op threads of a worker; None takes as many as it was given CPUs."""
     evaluate_every: PositiveInt = 50

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,19 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 """One step: {"step": int, "time": milliseconds since the epoch, "metrics": {name: float}}."""
+
+
+class Phase(StrEnum):
+    """What a replicate does, in the words of a sentence about it. Each phase has a pace of its own."""
+
+    STARTS = "starts"
+    """Reads its inputs and builds its model."""
+    STEPS = "steps"
+    EVALUATES = "evaluates"
+    SAVES = "saves"
+    """Writes a checkpoint."""
+    EXPORTS = "exports"
+    """Writes its model and its result."""
 
 
 @dataclass
@@ -52,6 +66,9 @@ class Context:
             self.on_records(records)
         return None
 
+    def enter(self, phase: Phase) -> None:
+        """Say what the replicate does from now on, until it says or reports something else. Called on every rank."""
+
     def ready(self) -> bool:
         """Whether what was reported before has been answered, so that a report without `wait` will not wait either."""
         return True
@@ -69,6 +86,7 @@ class LedgerContext(Context):
 
     send: Callable[[list[Record]], Any] = field(kw_only=True)
     send_facts: Callable[[dict[str, Any]], Any] = field(kw_only=True)
+    send_phase: Callable[[Phase], Any] = field(kw_only=True)
     notice: Callable[[], str | None] = field(kw_only=True)
     """A reason to leave this place, or None: the gang stops with a checkpoint and goes on elsewhere."""
     machine: Machine | None = field(default=None, kw_only=True)
@@ -80,6 +98,11 @@ class LedgerContext(Context):
         objection = answer(lambda: self.send_facts(facts))
         if objection is not None:
             raise RuntimeError(objection)
+
+    def enter(self, phase: Phase) -> None:
+        if self.rank == 0:
+            # Nobody waits for the answer: one that is lost costs nothing.
+            self.send_phase(phase)
 
     def report(self, records: list[Record], wait: bool) -> str | None:
         reason = self._arrived()

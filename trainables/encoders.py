@@ -11,13 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import torch
 
 from trainables import gte, vocabulary
+from trainables.config import TrainerConfig
 from trainables.data.cut import cut
 from trainables.evaluation.scoring import DENSE, Scorer
+from trainables.faults import NodeFault
 from trainables.places import MODEL, near_path
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ EMBEDDED = Path(__file__).parent / "embedded_encoder"
 ENCODE_ROWS = 64
 """Texts per forward pass of an evaluation."""
 
+AnyConfig = TypeVar("AnyConfig", bound=TrainerConfig)
 _TOKENIZER_FILES = ("tokenizer.json", "vocab*", "*.model", "*.spm", "*.bpe", "tokenizer*.py", "tokenization*.py")
 
 
@@ -188,6 +191,17 @@ def computed_in(precision: Literal["auto", "float32", "bf16"], device: torch.dev
         name = torch.cuda.get_device_name(device)
         raise ValueError(f"precision is 'bf16', which {name} does not compute in; 'auto' and 'float32' work")
     return "bf16" if precision == "bf16" or (precision == "auto" and device.type == "cuda" and able) else "float32"
+
+
+def in_precision(config: AnyConfig, auto: Literal["float32", "bf16"], device: torch.device) -> AnyConfig:
+    """The trainer's config with `precision="auto"` replaced by what that stands for in all trials of the study.
+
+    Raises NodeFault where `device` does not compute in that.
+    """
+    try:
+        return config.model_copy(update={"precision": computed_in(auto, device)})
+    except ValueError as error:
+        raise NodeFault(f"the study's first trial was computed in {auto}, and so are all others: {error}") from error
 
 
 def encode(

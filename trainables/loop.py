@@ -13,6 +13,8 @@ import logging
 import math
 import random
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +27,7 @@ from trainables import card, collapse, distributed
 from trainables.bins import Bin
 from trainables.checkpoints import Checkpoints
 from trainables.config import Optimiser, Split, Stage, TrainerConfig
-from trainables.context import Context, Record
+from trainables.context import Context, Phase, Record
 from trainables.errors import told
 from trainables.history import History
 from trainables.recipe import Recipe
@@ -115,6 +117,7 @@ def run(recipe_module: Any, config: TrainerConfig, context: Context) -> Result:
     `recipe_module` is the module `recipe` of the trainer's package. Every rank of the gang calls this with
     equal arguments but for `context.rank`. A finished replicate only returns its recorded result.
     """
+    context.enter(Phase.STARTS)
     checkpoints = _checkpoints(context)
     recorded = distributed.broadcast_object(checkpoints.result() if context.rank == 0 else None)
     if isinstance(recorded, dict):
@@ -177,6 +180,7 @@ class _Run:
         if self.context.rank == 0:
             self.context.describe(self.facts)
         stop: str | None = self._flush(wait=True)
+        self.context.enter(Phase.STEPS)
         if self.step == 0 and not self.values:
             stop = self._evaluate(("validation", "test"), "untrained.") or stop
         while self.step < self.config.total_steps:
@@ -200,7 +204,8 @@ class _Run:
                 return Result("stopped", stop, self.step, dict(self.values), {}, self._rate(), self._elapsed())
             if place + 1 == stage.steps:
                 if not last and self.context.rank == 0:
-                    self.checkpoints.export(partial(self._export, stage=stage.name), stage.name)
+                    with self._phase(Phase.EXPORTS):
+                        self.checkpoints.export(partial(self._export, stage=stage.name), stage.name)
                 self._save()
             elif self.step % self.config.checkpoint_every == 0:
                 self._save()
@@ -237,7 +242,7 @@ class _Run:
         """Measure the splits, record them, and ask whether to go on."""
         seed_streams(self.context.seed, self.step, -1)
         self.recipe.model.eval()
-        with torch.inference_mode():
+        with self._phase(Phase.EVALUATES), torch.inference_mode():
             measured = self.recipe.evaluate(splits)
             initial = self.recipe.initial() if prefix else {}
         logged = {prefix + name: value for name, value in initial.items()}
@@ -253,6 +258,13 @@ class _Run:
                 self.history.evaluated(evaluation.values)
         self._record(logged)
         return self._flush(wait=True)
+
+    @contextmanager
+    def _phase(self, phase: Phase) -> Iterator[None]:
+        """What is done between two steps."""
+        self.context.enter(phase)
+        yield
+        self.context.enter(Phase.STEPS)
 
     def _record(self, metrics: dict[str, float]) -> None:
         """Add metrics to the record of the step just made; each record is stamped with its time once."""
@@ -279,7 +291,9 @@ class _Run:
         return self.context.rank != 0 or self.context.ready()
 
     def _save(self) -> None:
-        if self.context.rank == 0:
+        if self.context.rank != 0:
+            return
+        with self._phase(Phase.SAVES):
             tensors = {f"model.{name}": tensor.detach() for name, tensor in _model_tensors(self.recipe.model)}
             tensors |= {f"optimiser.{name}": tensor for name, tensor in self._optimiser_tensors()}
             self.checkpoints.save(
@@ -354,6 +368,7 @@ class _Run:
 
     def _finish(self, state: str, reason: str | None) -> Result:
         result = Result(state, reason, self.step, self.values, self.per_item, self._rate(), self._elapsed())
+        self.context.enter(Phase.EXPORTS)
         if self.context.rank == 0:
             if state == "complete":
                 self.checkpoints.export(self._export)

@@ -17,11 +17,17 @@ PATIENCE_S = 3600.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0
 
 
-def answer(ask: Callable[[], Any], first: Any = None, patience_s: float = PATIENCE_S) -> Any:
+def answer(
+    ask: Callable[[], Any],
+    first: Any = None,
+    patience_s: float = PATIENCE_S,
+    say: Callable[[str], None] | None = None,
+) -> Any:
     """The answer to a remote call, asked again while what it needs is away: a database, a file system, the network.
 
     `ask` makes the call and returns its ObjectRef; what it does must be the same done twice. `first` is one that was
-    made already. Raises what the call does for any other reason, and for this one after `patience_s` seconds.
+    made already. `say` is told once why there is no answer yet. Raises what the call does for any other reason, and for
+    this one after `patience_s` seconds.
     """
     import ray
 
@@ -33,6 +39,9 @@ def answer(ask: Callable[[], Any], first: Any = None, patience_s: float = PATIEN
         except ray.exceptions.RayTaskError as error:
             if fault_of(error) is None or time.monotonic() + pause > deadline:
                 raise
+            if say is not None:
+                say(told(error, 300))
+                say = None
             log.warning("asked again in %g s: %s", pause, told(error, 300))
         time.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE_S)

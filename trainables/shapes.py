@@ -35,12 +35,13 @@ class Shape:
         layers = self.layer * (1 if self.shared else self.layers)
         return layers + self.vocabulary * (self.embedding or self.hidden)
 
-    def forward(self, tokens: int, projected: int) -> float:
-        """Floating-point operations of a forward pass of `tokens`, of which `projected` go through the head.
+    def forward(self, tokens: int, projected: int, more_layers: int = 0) -> float:
+        """Floating-point operations of a forward pass of `tokens`, of which `projected` go through the head, with
+        `more_layers` than the encoder has.
 
         Two for each weight and token (Kaplan et al., arXiv 2001.08361, section 2.1), attention scores left out.
         """
-        return 2.0 * tokens * self.layers * self.layer + 2.0 * projected * self.vocabulary * (
+        return 2.0 * tokens * (self.layers + more_layers) * self.layer + 2.0 * projected * self.vocabulary * (
             self.embedding or self.hidden
         )
 

@@ -6,6 +6,7 @@ is ever restored: what is to be done next is in the ledger alone.
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import math
 import os
@@ -14,6 +15,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,8 @@ SOCKET_BYTES = 107
 """Linux's limit for the path of a Unix socket."""
 BELOW = len("/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
 """Bytes that the path of Ray's longest socket has behind the name of Ray's folder."""
+FIRST_LOGS = "logs-of-the-start"
+"""Beside the session's folder of logs: those of the processes that were there before it led to the storage folder."""
 RANDOM = 8
 """Bytes that `tempfile` puts behind a prefix to make a name."""
 
@@ -91,6 +95,10 @@ class Engine:
         self.address = address
         self.launch = time.strftime("%Y%m%d-%H%M%S") + f"-{os.getpid()}"
         self._temporary: str | None = None
+        self._held: int | None = None
+        """File descriptor of the lock on the temporary folder."""
+        self._session: Path | None = None
+        """Ray's folder of sockets and logs in the temporary folder."""
         self.ledger: Any = None
 
     @property
@@ -119,6 +127,9 @@ class Engine:
         for abandoned in place.glob(f"{prefix}*"):
             shutil.rmtree(abandoned, ignore_errors=True)
         self._temporary = tempfile.mkdtemp(prefix=prefix, dir=place)
+        # systemd-tmpfiles, which removes what is old in /tmp, leaves a folder alone that is locked.
+        self._held = os.open(self._temporary, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(self._held, fcntl.LOCK_SH)
         # Ray would rather connect to the cluster that it names, and so would the processes that it starts.
         os.environ.pop("RAY_ADDRESS", None)
         with deaf_children(), private_names.no_node_helpers():
@@ -130,6 +141,7 @@ class Engine:
                 include_dashboard=False,
                 **(quiet | {private_names.TEMPORARY_FOLDER: self._temporary}),
             )
+        self._keep_logs()
 
     def open_ledger(
         self,
@@ -194,7 +206,7 @@ class Engine:
             scratch=str(scratch),
             storage=str(self.storage),
         )
-        searcher = LedgerSearcher(self.ledger, setting)
+        searcher = LedgerSearcher(self.ledger, setting, self.away)
         tuner = tune.Tuner(
             tune.with_resources(trial.launch, tune.PlacementGroupFactory([{private_names.HEAD: PINNED}])),
             tune_config=tune.TuneConfig(
@@ -223,16 +235,42 @@ class Engine:
         ray.shutdown()
         # A worker that waits for an answer can miss the end of its cluster, and would wait for ever.
         kill(started)
-        if self._temporary is not None:
-            logs = Path(self._temporary) / "session_latest" / "logs"
-            if logs.exists():
-                target = self.storage.ray_logs(self.launch)
-                shutil.copytree(logs.resolve(), target, dirs_exist_ok=True, ignore_dangling_symlinks=True)
+        first = self._session and self._session / FIRST_LOGS
+        if first is not None and first.exists():
+            try:
+                shutil.copytree(
+                    first, self.storage.ray_logs(self.launch), dirs_exist_ok=True, ignore_dangling_symlinks=True
+                )
+            except OSError as error:
+                log.warning("the logs of Ray are not all kept: %s", told(error))
         self.remove_temporary()
 
     def remove_temporary(self) -> None:
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+    def away(self, error: BaseException | None = None) -> str | None:
+        """What no trial of this launch can do without and is gone, in a sentence: Ray's folder, or what `error`, which
+        has ended the engine, lacks; or None."""
+        if self._session is not None and not self._session.exists():
+            return (
+                f"Ray's folder {self._temporary} was removed from under the study, by what cleans its parent; "
+                "name another place with TMPDIR"
+            )
+        return told(error, 300) if error is not None and fault_of(error, self.storage.path) is not None else None
+
+    def _keep_logs(self) -> None:
+        """Have the processes that start from now on write their logs to the storage folder, where they last. Sockets
+        cannot be there: their paths are too long, and a file server has none."""
+        assert self._temporary is not None, "it is our own cluster"
+        self._session = (Path(self._temporary) / "session_latest").resolve()
+        logs, kept = self._session / "logs", self.storage.ray_logs(self.launch)
+        kept.mkdir(parents=True, exist_ok=True)
+        logs.rename(self._session / FIRST_LOGS)
+        logs.symlink_to(kept)
 
 
 class LedgerActor(Ledger):
@@ -246,12 +284,19 @@ class LedgerActor(Ledger):
     def open(self, *arguments: Any) -> None:
         Ledger.__init__(self, *arguments)
 
+    def end_silent(self) -> None:
+        """End the gangs that hang. Ray Train starts them again, and then learns that there is nothing to run."""
+        for worker in self.silent():
+            ray.kill(worker)
+
 
 class LedgerSearcher(Searcher):
     """Hands Tune the trials that the ledger hands out, as many at a time as the cluster has room for just then."""
 
-    def __init__(self, ledger: Any, setting: GangSetting) -> None:
+    def __init__(self, ledger: Any, setting: GangSetting, away: Callable[[], str | None]) -> None:
+        """`away` says what no trial can do without and is gone, or None."""
         super().__init__(metric="trial", mode="max")
+        self.away = away
         self.ledger, self.setting, self.resources = ledger, setting, setting.resources
         self.running: dict[str, HandOut] = {}
         """Tune's id of a trial -> the trial that the ledger handed out."""
@@ -272,8 +317,8 @@ class LedgerSearcher(Searcher):
             if fault_of(error) is None:
                 raise
             # The ledger's storage is away. Trials that run need it, too, and wait for it.
-            log.warning("no trial is handed out just now: %s", told(error, 300))
-            self.room = 0
+            ray.get(self.ledger.wait_for.remote(told(error, 300)))
+            self.looked = -math.inf
             return None
         self.nothing_left, self.asked_ledger = handed is None, time.monotonic()
         if handed is None:
@@ -287,6 +332,7 @@ class LedgerSearcher(Searcher):
         """How many trials may run at a time, looked up anew every `LOOK_EVERY_S` seconds, because nodes come and go."""
         if time.monotonic() - self.looked < LOOK_EVERY_S:
             return self.room
+        self._look_around()
         self.standing = ray.get(self.ledger.standing.remote())
         wanted, here = self.resources, alive()
         good = [node for node in here if node["NodeID"] not in self.standing.left]
@@ -302,6 +348,12 @@ class LedgerSearcher(Searcher):
             short = self.room < (wanted.concurrency or self.room + 1) and len(here) < wanted.max_nodes
             self._ask_autoscaler(room(wanted, here) + 1 if short and not self.nothing_left else 0)
         return self.room
+
+    def _look_around(self) -> None:
+        """Interrupt the study where nothing would come of any trial."""
+        missing = self.away()
+        if missing is not None:
+            ray.get(self.ledger.give_up.remote(missing))
 
     def _avoided(self, handed: HandOut) -> list[str]:
         """Nodes that the gang of this trial must not go to: those that left the study, and, if others are large enough,
@@ -329,6 +381,7 @@ class LedgerSearcher(Searcher):
         """A trial that ended without telling the ledger was lost together with its process."""
         handed = self.running.pop(trial_id)
         lost = "its process was lost; see the logs of Ray"
+        self._look_around()
         answer(lambda: self.ledger.abandon.remote(handed.number, lost, handed.ticket))
         # It may have left its nodes, and wait for others.
         self.nothing_left = False

@@ -110,6 +110,9 @@ def work(config: dict[str, Any]) -> None:
         begun = broadcast_from_rank_zero(begun)
     if begun is None:
         return
+    # A gang that hangs cannot be asked to end.
+    worker, node = ray.get_runtime_context().current_actor, ray.get_runtime_context().get_node_id()
+    answer(lambda: ledger.seat.remote(number, begun.attempt, worker, node))
     try:
         with _log_file(StudyFolder(Path(setting.storage)).trial_log(number), rank):
             outcome = _train(begun, number, setting.resources, rank, world_size, ledger)
@@ -125,8 +128,7 @@ def work(config: dict[str, Any]) -> None:
                 # Other ranks may be writing still: what these leave is the next gang's to remove.
                 clear(ledger)
         else:
-            node = ray.get_runtime_context().get_node_id() if kind == Fault.NODE else None
-            trouble = Trouble(kind, told(error, 500), node)
+            trouble = Trouble(kind, told(error, 500), node if kind == Fault.NODE else None)
             answer(lambda: ledger.trouble.remote(number, begun.attempt, trouble))
         if world_size > 1:
             # The other ranks wait in a collective; Train ends them. Its retry finds the trial ended.
@@ -153,12 +155,15 @@ def _train(begun: Assignment, number: int, resources: Resources, rank: int, worl
     from study.engine.gang import taken_away
     from trainables import distributed, loop, trainers
     from trainables.context import LedgerContext, use_threads, worker_device
+    from trainables.encoders import computed_in, in_precision
     from trainables.machine import Machine
 
     recipe_module = trainers.module(begun.trainer, "recipe")
     config = trainers.module(begun.trainer, "config").Config(**begun.config)
     use_threads(config.threads or int(resources.cpus_per_worker))
     device = worker_device(resources.gpus_per_worker)
+    if config.precision == "auto":
+        config = in_precision(config, answer(lambda: ledger.compute_in.remote(computed_in("auto", device))), device)
     attempt, written = begun.attempt, TrialFolder(Path(begun.folder))
     outcome: Outcome | None = None
     with _process_group(rank, world_size, device):
@@ -176,6 +181,7 @@ def _train(begun: Assignment, number: int, resources: Resources, rank: int, worl
                     world_size=world_size,
                     send=partial(ledger.report.remote, number, attempt, replicate),
                     send_facts=partial(ledger.describe.remote, number, attempt, replicate),
+                    send_phase=partial(ledger.alive.remote, number, attempt),
                     notice=taken_away,
                     machine=Machine(device) if begun.system_metrics and rank == 0 else None,
                 )

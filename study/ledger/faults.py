@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from study.protocol.messages import Trouble
 from trainables.faults import Fault
@@ -16,6 +16,8 @@ NODE_FAULTS = 3
 """Faults after which a node gets no trial of the study any more."""
 TRIAL_NODES = 3
 """Nodes on which a trial must have failed for its failing to be its own."""
+HANGS = 3
+"""Gangs of a trial that must have hung for its hanging to be its own."""
 STARTS = 30
 """Starts of a gang that may fail, while its cluster has room for it, before its trial does."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
@@ -31,23 +33,31 @@ class Faults:
         self._nodes: Counter[str] = Counter()
         self._tried: defaultdict[int, set[str]] = defaultdict(set)
         """Trial -> nodes on which it has failed."""
+        self._hangs: Counter[int] = Counter()
         self._starts: Counter[int] = Counter()
         self._pause, self._until, self._since = FIRST_PAUSE_S, 0.0, 0.0
 
     def note(self, number: int, trouble: Trouble) -> str | None:
         """Take a fault down; returns what has to be said about it, if anything follows for other trials."""
         if trouble.kind == Fault.SHARED:
-            return self._pause_for(trouble.reason)
+            return self.wait(trouble.reason)
         assert trouble.node is not None, "a fault of a node names it"
-        self._nodes[trouble.node] += 1
         self._tried[number].add(trouble.node)
-        if self._nodes[trouble.node] == NODE_FAULTS:
-            return f"node {trouble.node[:8]} gets no more trials after {NODE_FAULTS} faults: {trouble.reason}"
-        return None
+        return self._blame(trouble.node, trouble.reason)
+
+    def hung(self, number: int, nodes: Set[str], reason: str) -> str | None:
+        """The trial's gang on these nodes hangs; returns what has to be said about it, if anything follows for other
+        trials. Where there are several nodes, nobody knows whose fault it is; a trial blames a node once."""
+        self._hangs[number] += 1
+        if len(nodes) != 1 or nodes <= self._tried[number]:
+            return None
+        (node,) = nodes
+        self._tried[number].add(node)
+        return self._blame(node, reason)
 
     def own(self, number: int) -> bool:
         """Whether a trial has failed on so many nodes that the fault is not theirs."""
-        return len(self._tried[number]) >= TRIAL_NODES
+        return len(self._tried[number]) >= TRIAL_NODES or self._hangs[number] >= HANGS
 
     def started_in_vain(self, number: int) -> bool:
         """Count a start of the trial's gang that failed; whether there were too many."""
@@ -75,7 +85,8 @@ class Faults:
         """Whether what all machines share has been away for too long."""
         return bool(self._until) and self._clock() - self._since >= SHARED_PATIENCE_S
 
-    def _pause_for(self, reason: str) -> str | None:
+    def wait(self, reason: str) -> str | None:
+        """What all machines share is away; returns what has to be said about it, if it is not known yet."""
         now = self._clock()
         if now < self._until:
             # Another gang has met the same fault.
@@ -86,3 +97,9 @@ class Faults:
         said = f"waiting {self._pause:.0f} s for what all trials need: {reason}"
         self._pause = min(2 * self._pause, LONGEST_PAUSE_S)
         return said
+
+    def _blame(self, node: str, reason: str) -> str | None:
+        self._nodes[node] += 1
+        if self._nodes[node] == NODE_FAULTS:
+            return f"node {node[:8]} gets no more trials after {NODE_FAULTS} faults: {reason}"
+        return None

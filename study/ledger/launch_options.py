@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from study.ledger.lease import Holder
 from study.ledger.moved import Moves
+from study.ledger.silence import FLOOR_S
 
 
 @dataclass(frozen=True)
@@ -25,5 +26,7 @@ class LaunchOptions:
     """Best trials of each group that keep their models, see `ledger/retention.py`; None keeps those of all trials."""
     label: str | None = None
     """What people call the study; None keeps what it was called, or makes a name that no other study has."""
+    silence_s: float = FLOOR_S
+    """A silence of a gang that is never too long."""
     head: Holder | None = None
     """The process that the study ends with; None is the one that opens the ledger."""

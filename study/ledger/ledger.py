@@ -32,6 +32,7 @@ from study.ledger.optuna_study import open_study
 from study.ledger.queue import Queue
 from study.ledger.records import Records
 from study.ledger.retention import Retention
+from study.ledger.silence import Silence
 from study.ledger.summaries import Summaries
 from study.ledger.trial_record import Replicate, TrialRecord
 from study.ledger.trials import Trials
@@ -44,7 +45,8 @@ from study.spec import Study
 from study.tracking.pages import Subject
 from study.tracking.tracker import Snapshot, Tracker
 from study.uris import redacted
-from trainables.context import Record
+from trainables.context import Phase, Record
+from trainables.faults import Fault
 from trainables.files import remove_asides, write_whole
 
 log = logging.getLogger(__name__)
@@ -113,6 +115,10 @@ class Ledger:
         """Trials that have failed in this launch since one ended otherwise."""
         self._last_failure = ""
         self._faults = Faults()
+        self._silence = Silence(options.silence_s)
+        self._workers: dict[int, dict[Any, str]] = {}
+        """Trial -> workers of its gang, and the node of each."""
+        self._precision: str | None = self._optuna.user_attrs.get("precision")
         self._notices: list[str] = []
         self._view = View(storage.summary, self._notices.append)
         self._tickets: dict[int, int] = {}
@@ -120,7 +126,8 @@ class Ledger:
         self._facts: dict[str, str] = self._optuna.user_attrs.get("facts", {})
         self._importances = self._trials.stored_importances()
         launch = identity.Launch(uuid.uuid4().hex, socket.gethostname(), str(storage))
-        self._records = Records(self.journal, name, profile, study, options.tags, self._facts)
+        tags = dict(options.tags) | ({"precision": self._precision} if self._precision else {})
+        self._records = Records(self.journal, name, profile, study, tags, self._facts)
         self._records.study(self.id, launch, self._label(options.label))
         # After the journal: a launch that the ledger knows of must be in it.
         for key, value in launch.tags.items():
@@ -189,6 +196,8 @@ class Ledger:
         row.step = 0
         self._keep(row)
         self._seated.add(number)
+        self._workers[number] = {}
+        self._silence.begins(number)
         self._changed()
         return Assignment(
             trainer=self.spec.trainer,
@@ -201,7 +210,27 @@ class Ledger:
             system_metrics=self._system_metrics,
         )
 
+    def compute_in(self, auto: str) -> str:
+        """What `precision=auto` stands for in every trial of the study; `auto` is what it would be on the worker that
+        asks, and the first one's counts."""
+        if self._precision is None and not self._deposed():
+            self._optuna.set_user_attr("precision", auto)
+            self._records.precision(auto)
+            self._precision = auto
+            self._wake()
+        return self._precision or auto
+
+    def seat(self, number: int, attempt: int, worker: Any, node: str) -> None:
+        """A worker of the trial's gang, and the node that it is on. The ledger only hands it back, from `silent`."""
+        if attempt == self._rows[number].attempts and number in self._workers:
+            self._workers[number][worker] = node
+
     # --- following -------------------------------------------------------------------------------
+
+    def alive(self, number: int, attempt: int, phase: Phase) -> None:
+        """The trial's gang tells what it does from now on."""
+        if attempt == self._rows[number].attempts:
+            self._silence.hear(number, phase)
 
     def describe(self, number: int, attempt: int, replicate: int, facts: dict[str, Any]) -> str | None:
         """Facts about a replicate, such as the identity of its data, as tags of its run.
@@ -212,6 +241,7 @@ class Ledger:
         row = self._rows[number]
         if attempt != row.attempts:
             return f"superseded by attempt {row.attempts}"
+        self._silence.hear(number)
         if self._deposed():
             return self._halt
         seed = self._trials.seeds(row)[replicate]
@@ -239,6 +269,7 @@ class Ledger:
         row = self._rows[number]
         if attempt != row.attempts or row.state.ended:
             return f"superseded by attempt {row.attempts}"
+        self._silence.hear(number)
         if self._deposed():
             if records and records[-1]["step"] >= self._trials.config(row).total_steps:
                 # It would end with its last steps on no record; the next head has it repeat them.
@@ -375,6 +406,8 @@ class Ledger:
         self._account.release(row.number)
         self._live.discard(row.number)
         self._seated.discard(row.number)
+        self._silence.leaves(row.number)
+        self._workers.pop(row.number, None)
 
     def _keep(self, row: TrialRecord) -> None:
         """Store a changed copy of a trial's record; where that fails nothing has changed, and it can be tried again."""
@@ -419,6 +452,8 @@ class Ledger:
             return row.state
         if self._deposed():
             return TrialState.INTERRUPTED
+        if trouble.kind == Fault.NODE:
+            self._records.trial(row, self._trials.config(row), self._trials.seeds(row), trouble.reason)
         said = self._faults.note(number, trouble)
         if self._faults.own(number):
             return self.finish(number, row.attempts, None, f"failed on {TRIAL_NODES} nodes: {trouble.reason}")
@@ -426,6 +461,32 @@ class Ledger:
         if self._faults.out_of_patience():
             self.give_up(f"waited in vain for what all trials need: {trouble.reason}")
         return self._set_back(number, trouble.reason)
+
+    def silent(self) -> list[Any]:
+        """Set the trials back whose gangs hang, to be carried on from their checkpoints; returns the workers of these
+        gangs, which have to be ended."""
+        ended: list[Any] = []
+        hung = {} if self._deposed() else self._silence.hung()
+        for number, reason in hung.items():
+            row, workers = self._rows[number], self._workers[number]
+            self._records.trial(row, self._trials.config(row), self._trials.seeds(row), reason)
+            said = self._faults.hung(number, set(workers.values()), reason)
+            if self._faults.own(number):
+                self.finish(number, row.attempts, None, f"{reason}, as it has several times")
+            else:
+                self._notices += [f"trial {number} is carried on: {reason}", *filter(None, [said])]
+                self._set_back(number, reason)
+            ended += workers
+        return ended
+
+    def wait_for(self, reason: str) -> None:
+        """The engine lacks what all trials need: none is handed out for a while, and in the end the study is
+        interrupted."""
+        said = self._faults.wait(reason)
+        if said is not None:
+            self._notices.append(said)
+        if self._faults.out_of_patience():
+            self.give_up(f"waited in vain for what all trials need: {reason}")
 
     def _set_back(self, number: int, reason: str) -> TrialState:
         row = copy.deepcopy(self._rows[number])

@@ -76,16 +76,23 @@ class Records:
             values |= {prefix + name: value for name, value in own.items()} | {f"{prefix}trial": row.number}
         self.values(values, step, when_ms)
 
-    def trial(self, row: TrialRecord, config: TrainerConfig | None, seeds: Sequence[int]) -> None:
-        """Write that a trial is handed out, perhaps not for the first time, with a seed for each of its replicates;
-        `config` is None where its parameters make none."""
+    def precision(self, value: str) -> None:
+        """Write what `precision=auto` stands for; every run has it from now on."""
+        self.tags["precision"] = value
+        self.journal.append(InputsRead(tags=self.facts | {"precision": value}, time=now()))
+
+    def trial(
+        self, row: TrialRecord, config: TrainerConfig | None, seeds: Sequence[int], fault: str | None = None
+    ) -> None:
+        """Write that a trial is handed out, perhaps not for the first time, with a seed for each of its replicates, or
+        that a `fault` of a machine has set it back; `config` is None where its parameters make none."""
         params = flat((config or self.spec.config).model_dump(exclude={"cache"})) | {"seed": seeds[0]}
         if config is None:
             params |= self.spec.groups[row.group or 0] | row.params
         self.journal.append(
             TrialBegun(
                 trial=row.number, name=self._run_name(row), replicates=len(seeds), params=params,
-                tags=self._run_tags() | self._trial_tags(row), time=now(),
+                tags=self._run_tags() | self._trial_tags(row) | ({"fault": fault} if fault else {}), time=now(),
             )
         )  # fmt: skip
 

@@ -55,7 +55,7 @@ def _operations(config: TrainerConfig, shapes: dict[str, Shape | None]) -> float
     """Floating-point operations of a replicate's training; a backward pass counts as two forward passes."""
     shape = shapes[config.backbone]
     assert shape is not None
-    return sum(3 * part.steps * shape.forward(part.tokens, part.projected) for part in config.step_costs)
+    return sum(3 * part.steps * shape.forward(part.tokens, part.projected, part.layers) for part in config.step_costs)
 
 
 def _bytes(count: float) -> str:

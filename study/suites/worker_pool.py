@@ -9,7 +9,8 @@ lost worker to another one.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def run(
     from ray.data import ActorPoolStrategy, DataContext, from_items
 
     worker = resources.model_copy(update={"workers": 1, "placement": "PACK"})
-    workers = _workers(worker, workers)
+    size = _workers(worker, workers)
     shards = [{"measurement": n, "shard": shard} for n, one in enumerate(measurements) for shard in range(one.shards)]
     DataContext.get_current().enable_progress_bars = False
     options: dict[str, Any] = {"num_cpus": worker.cpus_per_worker, "num_gpus": worker.gpus_per_worker or None}
@@ -73,15 +74,15 @@ def run(
         Worker,  # type: ignore[arg-type]  # a class too, says its documentation
         fn_constructor_args=(list(measurements), int(worker.cpus_per_worker), worker.gpus_per_worker),
         # One shard in flight for each worker: a shard that waits at a busy worker could be done by another.
-        compute=ActorPoolStrategy(size=min(workers, len(shards)), max_tasks_in_flight_per_actor=1),
+        compute=ActorPoolStrategy(size=min(size, len(shards)), max_tasks_in_flight_per_actor=1),
         max_restarts=LOST_WORKERS,
         max_task_retries=LOST_WORKERS,
         **options,
     )
     merge = ray.remote(num_cpus=0)(_merge)
+    merges = Merges(lambda number, folder: merge.remote(measurements[number], folder), size)
     left = {n: one.shards for n, one in enumerate(measurements)}
     folders: dict[int, str] = {}
-    merging: dict[Any, int] = {}
     for row in done.iter_rows():
         number = row["measurement"]
         if row["failure"]:
@@ -94,18 +95,45 @@ def run(
         left[number] -= 1
         yield Progress(number, row["encoded"], row["documents"])
         if left[number] == 0:
-            merging[merge.remote(measurements[number], row["folder"])] = number
-        yield from _finished(merging, wait=False)
-    while merging:
-        yield from _finished(merging, wait=True)
+            merges.add(number, row["folder"])
+        yield from merges.finished(wait=False)
+    while merges.left:
+        yield from merges.finished(wait=True)
 
 
-def _finished(merging: dict[Any, int], wait: bool) -> Iterator[Finished]:
-    if not merging:
-        return
-    ready, _ = ray.wait(list(merging), num_returns=1, timeout=None if wait else 0)
-    for reference in ready:
-        yield Finished(merging.pop(reference), *ray.get(reference))
+class Merges:
+    """Tasks that merge the hits of a measurement each, at most `size` at a time: Ray gives every task that asks for no
+    CPU a process of its own, and a suite of small collections has dozens of them ready at once."""
+
+    def __init__(self, start: Callable[[int, str], Any], size: int) -> None:
+        """`start` begins the task of a measurement's number and folder, and returns its reference."""
+        self._start, self._size = start, size
+        self._waiting: deque[tuple[int, str]] = deque()
+        self._running: dict[Any, int] = {}
+
+    @property
+    def left(self) -> int:
+        """Those that have not been told as finished."""
+        return len(self._waiting) + len(self._running)
+
+    def add(self, number: int, folder: str) -> None:
+        self._waiting.append((number, folder))
+        self._fill()
+
+    def finished(self, wait: bool) -> Iterator[Finished]:
+        """At most one that has ended since; with `wait` the next one to end."""
+        if not self._running:
+            return
+        ready, _ = ray.wait(list(self._running), num_returns=1, timeout=None if wait else 0)
+        for reference in ready:
+            number = self._running.pop(reference)
+            self._fill()
+            yield Finished(number, *ray.get(reference))
+
+    def _fill(self) -> None:
+        while self._waiting and len(self._running) < self._size:
+            number, folder = self._waiting.popleft()
+            self._running[self._start(number, folder)] = number
 
 
 def _workers(one: Resources, asked: int | None) -> int:

@@ -13,15 +13,17 @@ from pathlib import Path
 import optuna
 import pytest
 
-from study.ledger.faults import NODE_FAULTS, STARTS, Faults
+from study.ledger.faults import HANGS, NODE_FAULTS, STARTS, Faults
 from study.ledger.ledger import Ledger
 from study.ledger.queue import FUTILE
+from study.ledger.silence import Silence
 from study.protocol.folder import StudyFolder
 from study.protocol.journal import Ended, Metrics
 from study.protocol.messages import HandOut, Trouble
 from study.spec import Budget
 from study.suites.measurements import trial_configs
 from tests.toy_ledger import Picky, dies, opened, outcome, record, run_trial, space, toy, trial_of
+from trainables.context import Phase
 from trainables.faults import Fault
 
 pytestmark = pytest.mark.usefixtures("toy_trainer", "database")
@@ -370,3 +372,62 @@ def test_a_gang_that_has_left_cannot_come_back(tmp_path) -> None:
     assert ledger.abandon(number, "lost", ticket) == "running"
     assert ledger.begin(number, ticket + 1).attempt == 3
     assert ledger.abandon(number, "lost", ticket + 1) == "failed"
+
+
+def test_a_gang_that_hangs_is_ended_and_its_trial_carried_on(tmp_path) -> None:
+    ledger = opened(tmp_path)
+    now = 0.0
+    ledger._silence = Silence(clock=lambda: now)
+
+    def passes(seconds: float) -> list:
+        nonlocal now
+        for _ in range(round(seconds)):
+            now += 1
+            if workers := ledger.silent():
+                return workers
+        return []
+
+    for attempt in range(1, HANGS + 1):
+        handed = ledger.hand_out()
+        assert ledger.begin(handed.number, handed.ticket).attempt == attempt
+        ledger.seat(handed.number, attempt, f"worker {attempt}", NODE)
+        ledger.seat(handed.number, attempt - 1, "an earlier gang's", NODE)
+        ledger.alive(handed.number, attempt, Phase.STEPS)
+        ledger.report(handed.number, attempt, 0, [record(attempt, **{"train.loss": 1.0})])
+        assert passes(599) == []
+        assert passes(9) == [f"worker {attempt}"]
+        assert passes(9) == []
+        # Ray Train starts the gang again that has lost its workers.
+        assert ledger.begin(handed.number, handed.ticket) is None
+    row = ledger.summary().trials[0]
+    reason = "its gang hangs: it steps, and has been silent for 601 s"
+    assert (row.state, row.reason) == ("failed", f"{reason}, as it has several times")
+    assert ledger.notices() == [f"trial 0 is carried on: {reason}"] * (HANGS - 1)
+    told = [e.tags["fault"] for _, e in ledger.journal.read() if e.op == "trial" and "fault" in e.tags]
+    assert told == [reason] * HANGS
+    assert ledger.hand_out().number == 1
+
+
+def test_what_auto_stands_for_is_fixed_by_the_first_trial(tmp_path) -> None:
+    ledger = opened(tmp_path)
+    assert ledger.compute_in("bf16") == "bf16"
+    assert ledger.compute_in("float32") == "bf16"
+    run_trial(ledger)
+    dies(ledger)
+    again = opened(tmp_path)
+    assert again.compute_in("float32") == "bf16"
+    run_trial(again)
+    tagged = [e.tags.get("precision") for _, e in again.journal.read() if e.op in ("study", "inputs", "trial")]
+    assert tagged == [None, "bf16", "bf16", "bf16", "bf16"]
+
+
+def test_an_engine_that_lacks_what_all_need_waits_and_then_the_study_is_interrupted(tmp_path) -> None:
+    ledger = opened(tmp_path)
+    now = 0.0
+    ledger._faults = Faults(lambda: now)
+    while not ledger.standing().halted:
+        ledger.wait_for("the database is locked")
+        assert ledger.standing().pausing
+        now += 600
+    assert ledger.notices()[0] == "waiting 5 s for what all trials need: the database is locked"
+    assert ledger.lost() == "waited in vain for what all trials need: the database is locked"

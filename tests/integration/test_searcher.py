@@ -64,7 +64,7 @@ class Nodes:
     def searcher(self, own_cluster: bool = True, **resources: Any) -> LedgerSearcher:
         name, wanted = ActorName("ledger", "study"), Resources(**resources)
         setting = GangSetting(name, "now", own_cluster, wanted, "scratch", "logs")
-        return LedgerSearcher(self.ledger, setting)
+        return LedgerSearcher(self.ledger, setting, lambda: None)
 
     def later(self) -> None:
         self.now += 2 * executor.LOOK_EVERY_S

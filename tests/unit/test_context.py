@@ -44,8 +44,10 @@ def test_the_worker_of_a_trial_is_told(with_cuda, monkeypatch, tmp_path, gpus, d
 
     monkeypatch.setattr(loop, "run", run)
     method = SimpleNamespace(remote=print)
-    ledger = SimpleNamespace(report=method, describe=method)
-    begun = Assignment("splade", {}, attempt=1, study="a-1", seeds=(0,), folder=str(tmp_path), store=None)
+    ledger = SimpleNamespace(report=method, describe=method, alive=method)
+    begun = Assignment(
+        "splade", {"precision": "float32"}, attempt=1, study="a-1", seeds=(0,), folder=str(tmp_path), store=None
+    )
     resources = Resources(cpus_per_worker=1, gpus_per_worker=gpus)
     with pytest.raises(KeyboardInterrupt):
         trial._train(begun, 0, resources, 0, 1, ledger)
@@ -66,7 +68,7 @@ def test_what_a_replicate_takes_of_its_machine_goes_with_its_newest_record(monke
     got: list[dict] = []
     context = LedgerContext(
         seed=0, folder=tmp_path, device=torch.device("cpu"), send=lambda records: got.extend(records) or "sent",
-        send_facts=print, notice=lambda: None,
+        send_facts=print, send_phase=print, notice=lambda: None,
         machine=machine.Machine(torch.device("cpu")),
     )  # fmt: skip
     for step in range(3):

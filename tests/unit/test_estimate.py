@@ -33,6 +33,7 @@ def test_operations_of_bert_base() -> None:
     shape = KNOWN["google-bert/bert-base-uncased"]
     assert shape.forward(1, 0) == pytest.approx(2 * 85e6, rel=0.01)
     assert shape.forward(0, 1) == 2 * 768 * 30_522
+    assert shape.forward(1, 0, more_layers=12) == 2 * shape.forward(1, 0)
 
 
 def test_a_folder_tells_its_shape(tmp_path) -> None:
@@ -47,7 +48,7 @@ def test_a_folder_tells_its_shape(tmp_path) -> None:
 def test_step_costs_follow_the_stages() -> None:
     config = study_of("retromae_mask_search", "paper").config
     assert config.step_costs == (
-        StepCost(300_000, 256 * 512, projected=round(1.3 * 256 * 512)),
+        StepCost(300_000, 256 * 512, projected=round(1.3 * 256 * 512), layers=1),
         StepCost(4_912, 1_024 * (32 + 144 * 2)),
     )
 

@@ -145,3 +145,22 @@ def test_a_gang_that_does_not_start_though_there_is_room_has_so_many_tries() -> 
 def test_a_gang_goes_to_other_nodes() -> None:
     assert elsewhere({"b1", "a0"}) == {"ray.io/node-id": "!in(a0,b1)"}
     assert elsewhere([]) == {}
+
+
+def test_a_trial_that_hangs_blames_its_machine_once_and_in_the_end_itself() -> None:
+    known = Faults()
+    assert [known.hung(1, {"a"}, "hangs") for _ in range(faults.HANGS - 1)] == [None, None]
+    assert known.tried(1) == {"a"}
+    assert not known.own(1)
+    known.hung(1, {"a"}, "hangs")
+    assert known.own(1)
+    assert known.left() == frozenset()
+    known.hung(2, {"a"}, "hangs")
+    assert known.hung(3, {"a"}, "hangs") == "node a gets no more trials after 3 faults: hangs"
+
+
+def test_a_gang_on_several_machines_that_hangs_blames_none_of_them() -> None:
+    known = Faults()
+    for number in range(faults.NODE_FAULTS):
+        assert known.hung(number, {"a", "b"}, "hangs") is None
+    assert known.left() == known.tried(0) == frozenset()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 
+from search_spaces import splade_k_search
 from trainables import card, licences
 from trainables.places import COLLECTION, EXAMPLES, MODEL
 from trainables.retromae.config import Config as RetroMAE
@@ -43,6 +44,12 @@ def test_hub_names_stand_in_the_header_and_paths_do_not(tmp_path) -> None:
     data = written(tmp_path, local).data
     assert data.base_model is None
     assert data.get("datasets") == ["sentence-transformers/msmarco"]
+
+
+def test_a_section_that_may_be_absent_is_a_setting_like_any_other(tmp_path) -> None:
+    paper = splade_k_search.STUDY["paper"].config
+    text = written(tmp_path, paper).text
+    assert '| `evaluation.pool` | `{"queries": 1000, "documents": 100000, "hard": 50, "seed": 0}` |' in text
 
 
 def test_without_test_queries_the_figures_are_those_of_validation(tmp_path) -> None:

@@ -143,14 +143,14 @@ class Config(RetrievalConfig, MaskingConfig):
 
     @property
     def step_costs(self) -> tuple[StepCost, ...]:
-        """The decoder's own layers are left out; its projections are not."""
         *before, finetuning = self.stages
         tokens = self.pretraining.batch_size * self.pretraining.max_length
-        share = self.encoder_mask_ratio
+        share, layers = self.encoder_mask_ratio, 0
         if self.pretraining.objective == "retromae":
+            layers = self.decoder_layers
             share += 1 if self.decoding == "enhanced" else self.decoder_mask_ratio
         return (
-            *(StepCost(stage.steps, tokens, projected=round(share * tokens)) for stage in before),
+            *(StepCost(stage.steps, tokens, projected=round(share * tokens), layers=layers) for stage in before),
             StepCost(finetuning.steps, self.batch_tokens),
         )
 
