@@ -22,7 +22,7 @@ class Retention:
     """Finds what is left over of a study's trials; `few` best trials of each group stay, None keeps everything."""
 
     def __init__(self, spec: Study, trials: Trials, storage: StudyFolder, few: int | None) -> None:
-        self._spec, self._trials, self._storage, self._few = spec, trials, storage, few
+        self._spec, self._trials, self._folder, self._few = spec, trials, storage, few
         named = {objective.name for objective in spec.objectives}
         self._costs = [
             Objective(name=name, direction=metric.direction)
@@ -41,7 +41,7 @@ class Retention:
         found = [row.number for row in rows if row.number not in kept | self._told | self._trials.emptied]
         self._told.update(found)
         return [
-            Leftover(number, str(self._storage.trial(number).path), self._trials.place(number), self._spec.replicates)
+            Leftover(number, str(self._folder.trial(number).path), self._trials.place(number), self._spec.replicates)
             for number in found
         ]
 
