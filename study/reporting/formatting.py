@@ -185,14 +185,14 @@ def answers(summary: StudySummary) -> list[TrialSummary]:
 
 
 def confirming(summary: StudySummary) -> str:
-    """`confirmation: 2 of 4 with 5 fresh seeds: 2 complete`; "" where there is none."""
+    """`Confirmation: 2 of 4 with 5 fresh seeds: 2 complete`; "" where there is none."""
     found = summary.confirmation
     if found is None:
         return ""
     states = Counter(run.state for run in found.runs if found.run_of(run.confirms or 0) is run)
     parts = ", ".join(f"{states[state]} {state}" for state in STATES if states[state])
     of = f" of {found.planned}" if found.planned > states.total() else ""
-    return f"confirmation: {states.total()}{of} with {len(found.seeds)} fresh seeds" + (f": {parts}" if parts else "")
+    return f"Confirmation: {states.total()}{of} with {len(found.seeds)} fresh seeds" + (f": {parts}" if parts else "")
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

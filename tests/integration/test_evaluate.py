@@ -165,7 +165,10 @@ def test_runs_are_looked_for_where_the_study_has_them(made: Path, monkeypatch) -
 
 
 REFUSED = [
-    ({"suite": "nowhere"}, "unknown suite '.*nowhere'; There are beir13, nanobeir, msmarco-dev, trec-dl-2019"),
+    (
+        {"suite": "nowhere"},
+        "unknown suite '.*nowhere'; There are beir13, beir18, nanobeir, nanobeir-st, msmarco-dev, trec-dl-2019",
+    ),
     ({"suite": "storage"}, "neither it nor a folder in it has a corpus.jsonl"),
     ({"trials": "7"}, "--trials 7: made has no trial 7; finished are 0, 1, 2"),
     ({"trials": "3"}, "--trials 3: trial 3 is pruned; finished are 0, 1, 2"),
@@ -185,7 +188,7 @@ def test_more_refusals(made: Path, capsys, tmp_path: Path) -> None:
     assert_refused(arguments(made, "--storage", str(tmp_path)), "summary.json does not exist", capsys)
     assert_refused(["nowhere.py", *arguments(made)[1:]], "study file 'nowhere.py' does not exist", capsys)
     assert_refused(["splade_k_serach", *arguments(made)[1:]], "did you mean 'splade_k_search'", capsys)
-    assert_refused([*arguments(made)[:3], "--suite", "beir31", "--trials", "0"], "did you mean 'beir13'", capsys)
+    assert_refused([*arguments(made)[:3], "--suite", "bier13", "--trials", "0"], "did you mean 'beir13'", capsys)
     (tmp_path / "corpus.jsonl").write_text('{"_id": "d", "text": "t"}')
     assert_refused(arguments(made, "--suite", str(tmp_path)), "has no queries.jsonl", capsys)
     lock = Lock(made / "storage" / "evaluation" / "lock")

@@ -31,9 +31,10 @@ class Nodes:
         self.tried: frozenset[str] = frozenset()
         self.away: Exception | None = None
         self.abandoned: list[tuple[int, int]] = []
+        self.waits_for: list[str] = []
         self.now = 0.0
         remote = {"hand_out": self._hand_out, "standing": lambda: self.standing, "abandon": self._abandon,
-                  "give_up": self._give_up}  # fmt: skip
+                  "give_up": self._give_up, "wait_for": self.waits_for.append}  # fmt: skip
         self.ledger = SimpleNamespace(**{name: SimpleNamespace(remote=answer) for name, answer in remote.items()})
         stand_in = SimpleNamespace(get=lambda answer: answer, exceptions=SimpleNamespace(RayTaskError=Away))
         monkeypatch.setattr(executor, "ray", stand_in)
@@ -177,6 +178,7 @@ def test_a_ledger_whose_storage_is_away_is_asked_again(monkeypatch) -> None:
     nodes.away.cause = OSError(errno.EIO, "Input/output error")
     searcher = nodes.searcher()
     assert searcher.suggest("a") is None
+    assert nodes.waits_for == ["input/output error"]
     nodes.away.cause = ValueError("a fault of the code")
     nodes.later()
     with pytest.raises(Away):

@@ -489,6 +489,13 @@ def test_a_damaged_result_or_attempt_is_passed_over(tmp_path, damage) -> None:
     assert newest_attempt(tmp_path) == 4
 
 
+class LocalLedger(Ledger):
+    """The ledger without gangs that could hang."""
+
+    def end_silent(self) -> None:
+        assert not self.silent()
+
+
 class Local:
     """The ledger actor's handle, in this process."""
 
@@ -514,7 +521,7 @@ def session(finished, tmp_path, monkeypatch) -> Iterator[Path]:
         def open_ledger(
             self, name: str, profile: str, study: Study, destinations: Destinations, options: LaunchOptions
         ) -> Any:
-            self.ledger = Local(Ledger(name, profile, study, replace(destinations, tracking=None), options))
+            self.ledger = Local(LocalLedger(name, profile, study, replace(destinations, tracking=None), options))
             return self.ledger
 
         def fit(self, study: object) -> None:
@@ -585,7 +592,7 @@ def test_a_study_that_fails_says_what_helps(session, capfd, monkeypatch, refusal
 
     details: list[str] = []
     # Its output goes to the log, but for pytest's.
-    monkeypatch.setattr(run.traceback, "print_exc", lambda: details.append("traceback"))
+    monkeypatch.setattr(run.traceback, "print_exc", lambda file: details.append("traceback"))
     monkeypatch.setattr(Ledger, "conclude", fails)
     code = run.main(["tiny.py", "--trials", "3"])
     told_all = capfd.readouterr().err

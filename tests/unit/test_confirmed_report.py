@@ -84,7 +84,7 @@ def test_page_screen_and_tables_have_it(tmp_path) -> None:
         assert "Confirmed with fresh seeds" in text
         assert "place in the search" in text
     told = final_text(summary, storage)
-    assert "confirmation: 3 with 3 fresh seeds: 3 complete" in told
+    assert "Confirmation: 3 with 3 fresh seeds: 3 complete" in told
     assert "place in the search" in told
     frame = frames.confirmation(summary)
     assert frame["confirms"].tolist() == [2, 2, 2, 3, 3, 3, 4, 4, 4]
