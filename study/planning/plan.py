@@ -17,6 +17,10 @@ from study.spec import Resources, Study
 from study.uris import redacted
 from trainables import overrides, paths
 
+HEAD_PROCESSES, HEAD_MIB_PER_TRIAL, HEAD_MIB = 3, 370, 1000
+"""Per running trial: Tune's function, Train's controller and its barrier of workers, and what they hold alone (146, 116
+and 107 MiB with Ray 2.60); beside them the ledger, the command and Ray's own processes."""
+
 
 def plan(
     name: str,
@@ -64,6 +68,7 @@ def plan(
         f"gang        {_gang(study.resources)}",
         *([f"GPUs        {cards}"] if cards else []),
         *(estimate(study, keep) if study.resources.gpus_per_worker else ()),
+        f"head        {_head(study)}",
         f"kept        {_kept(study, keep)}",
         f"storage     {destinations.storage}",
         *([f"checkpoints {destinations.checkpoints}"] if destinations.checkpoints else []),
@@ -81,6 +86,14 @@ def plan(
         settings[study.group.key] = "that of its group"
     lines += [f"  {key} = {value}" for key, value in settings.items()]
     return "\n".join(lines)
+
+
+def _head(study: Study) -> str:
+    """What the processes that start, watch and record trials take where the study runs; workers are not among them."""
+    most = study.resources.concurrency or study.trials
+    said = "" if study.resources.concurrency else ", if there is room for all"
+    memory = (HEAD_MIB + most * HEAD_MIB_PER_TRIAL) / 1024
+    return f"about {memory:.1f} GiB for {most} trial(s) at a time{said}: {HEAD_PROCESSES} small processes each"
 
 
 def _kept(study: Study, keep: int | None) -> str:

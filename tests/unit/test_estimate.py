@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from study import spec
 from study.planning.estimate import estimate
+from study.planning.plan import plan
+from study.protocol.destinations import Destinations
+from study.protocol.folder import StudyFolder
 from trainables.config import StepCost
 from trainables.shapes import KNOWN, shape_of
 
@@ -76,3 +80,14 @@ def test_collections_of_every_profile_resolve(name) -> None:
     for study in spec.profiles(spec.available()[name]).values():
         for found in re.findall(r'"ir_datasets:([^"]+)"', study.config.model_dump_json()):
             assert registry[found].metadata()["docs"]["count"] > 0, found
+
+
+def test_what_the_head_needs_follows_the_trials_at_a_time() -> None:
+    _, study = spec.load(spec.available()["splade_k_search"], None, {}, {})
+    few = study.model_copy(update={"resources": study.resources.model_copy(update={"concurrency": 2})})
+    for asked, memory in (
+        (study, "4.2 GiB for 9 trial(s) at a time, if there is room for all:"),
+        (few, "1.7 GiB for 2 trial(s) at a time:"),
+    ):
+        told = plan("splade_k_search", "embedded", asked, Destinations(StudyFolder(Path("studies/k"))), None)
+        assert f"head        about {memory} 3 small processes each" in told
