@@ -35,4 +35,4 @@ def test_a_killed_study_carries_on_and_its_password_is_written_nowhere(tmp_path,
         path.name for path in files
     }
     assert [path for path in files if b"hunter2" in path.read_bytes()] == []
-    assert b"--ledger postgresql://study:***@127.0.0.1" in (storage / "journal.jsonl").read_bytes()
+    assert b"--ledger 'postgresql://study:***@127.0.0.1" in (storage / "journal.jsonl").read_bytes()
