@@ -38,16 +38,16 @@ def best_of(scored: Iterable[tuple[Sequence[int], torch.Tensor]], queries: int, 
     """The k best documents of each of so many queries. `scored` yields (positions in the collection, scores (queries,
     positions)), with no position twice."""
     best = TopK(queries, k)
-    waiting: list[tuple[Sequence[int], torch.Tensor]] = []
-    columns = 0
-    for positions, scores in scored:
-        waiting.append((positions, scores))
-        columns += len(positions)
-        if columns * queries >= TOGETHER:
-            best.add(torch.cat([one for _, one in waiting], dim=1), [place for few, _ in waiting for place in few])
-            waiting, columns = [], 0
+    positions: list[int] = []
+    waiting: list[torch.Tensor] = []
+    for places, scores in scored:
+        positions += places
+        waiting.append(scores)
+        if len(positions) * queries >= TOGETHER:
+            best.add(torch.cat(waiting, dim=1), positions)
+            positions, waiting = [], []
     if waiting:
-        best.add(torch.cat([one for _, one in waiting], dim=1), [place for few, _ in waiting for place in few])
+        best.add(torch.cat(waiting, dim=1), positions)
     return best
 
 
